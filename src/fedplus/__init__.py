@@ -1,0 +1,33 @@
+"""Robust, personalised federated learning: Fed+ as one algorithm.
+
+>>> import numpy as np
+>>> import fedplus as fp
+>>> models = np.array([[1.0, 2.0], [1.2, 2.1], [0.9, 1.9], [80.0, -90.0]])
+>>> fp.Moreau(fp.L2(0.1))(models).w.round(1).tolist()
+[1.0, 2.0]
+"""
+
+from fedplus import models, presets
+from fedplus._check import SettingError
+from fedplus._types import settings
+from fedplus.aggregation import (
+    Aggregate,
+    CoordinateMedian,
+    GeometricMedian,
+    Mean,
+    Moreau,
+    Recursion,
+)
+from fedplus.algorithm import AbstractAlgorithm, FedPlus, State, Work
+from fedplus.local import KappaWarning, LocalSolve
+from fedplus.objective import FixedPoint, Objective
+from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Custom, Quadratic, Zero
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "L1", "L2", "AbstractAlgorithm", "AbstractPsi", "Aggregate", "Anchor", "Blocks",
+    "CoordinateMedian", "Custom", "FedPlus", "FixedPoint", "GeometricMedian", "KappaWarning",
+    "LocalSolve", "Mean", "Moreau", "Objective", "Quadratic", "Recursion", "SettingError", "State",
+    "Work", "Zero", "models", "presets", "settings",
+]  # fmt: skip

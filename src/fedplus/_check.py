@@ -1,0 +1,93 @@
+"""Bad input, said in one line: what it is, what is allowed, what was got, what to do."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedplus._types import Array, Layout
+
+
+class SettingError(ValueError):
+    """A setting or an input that cannot be used, and what to do about it."""
+
+
+def require(ok: bool, name: str, got: object, allowed: str, advice: str = "") -> None:
+    """Raise ``SettingError`` unless ``ok``.
+
+    >>> require(2 <= 1, "LocalSolve.lam", 2, "in [0, 1]", "Fed+ takes 0, FedAvg 1.")
+    Traceback (most recent call last):
+    fedplus._check.SettingError: LocalSolve.lam must be in [0, 1], got 2. Fed+ takes 0, FedAvg 1.
+    """
+    if not ok:
+        raise SettingError(f"{name} must be {allowed}, got {got!s}. {advice}".rstrip())
+
+
+def is_concrete(*values: object) -> bool:
+    """Whether all values are known now, rather than traced by ``jit``, ``vmap`` or ``grad``."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def require_number(
+    value: Any, name: str, *, above: float | None = None, least: float | None = None,
+    most: float | None = None, advice: str = "",
+) -> None:  # fmt: skip
+    """Require a finite real number within bounds; a traced one passes (it cannot be looked at)."""
+    if not is_concrete(value):
+        return
+    bounds = [f"> {above:g}"] if above is not None else []
+    if least is not None and most is not None:
+        bounds = [f"in [{least:g}, {most:g}]"]
+    elif least is not None:
+        bounds = [f"≥ {least:g}"]
+    allowed = " ".join(["a finite number", *bounds])
+    try:
+        number = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise SettingError(f"{name} must be {allowed}, got {value!r}. {advice}".rstrip()) from None
+    ok = (
+        bool(np.all(np.isfinite(number)))
+        and (above is None or bool(np.all(number > above)))
+        and (least is None or bool(np.all(number >= least)))
+        and (most is None or bool(np.all(number <= most)))
+    )
+    require(ok, name, value, allowed, advice)
+
+
+def require_models(w_local: Array, name: str = "w_local") -> None:
+    """Require a non-empty matrix of models, a row a party."""
+    require(
+        w_local.ndim == 2 and w_local.shape[0] > 0 and w_local.shape[1] > 0,
+        name,
+        f"shape {w_local.shape}",
+        "a non-empty (N, d) matrix, one raveled model a row",
+        "Stack the parties' models, e.g. np.stack([ravel(p) for p in models]).",
+    )
+
+
+def require_shape(array: Array, name: str, shape: tuple[int, ...], advice: str = "") -> None:
+    """Require an exact shape."""
+    require(array.shape == shape, name, f"shape {array.shape}", f"of shape {shape}", advice)
+
+
+def require_finite(w_local: Array, name: str = "w_local") -> None:
+    """Require finite entries, and name the first parties that break it."""
+    rows = np.flatnonzero(~np.isfinite(np.asarray(w_local)).all(axis=-1))
+    if rows.size:
+        which = ", ".join(map(str, rows[:5])) + (", …" if rows.size > 5 else "")
+        raise SettingError(
+            f"{name} must be finite, got NaN or Inf in {rows.size} of {w_local.shape[0]} rows "
+            f"({which}). Drop those parties, or give them weight 0."
+        )
+
+
+def require_layout(layout: Layout, size: int) -> None:
+    """Require that the named parameters together make up a model of ``size`` entries."""
+    total = sum(n for _, n in layout)
+    require(
+        total == size,
+        "Blocks.layout",
+        f"{total} entries in all",
+        f"the layout of the model, which has {size} entries",
+        "fedplus.models.ravel(params).layout gives it.",
+    )

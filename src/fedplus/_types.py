@@ -1,0 +1,48 @@
+"""Shapes, and the decorator that makes a class of settings a frozen dataclass and a JAX pytree."""
+
+import dataclasses
+from typing import Any, TypeAlias, TypeVar, dataclass_transform
+
+import jax
+
+Array: TypeAlias = jax.Array
+Vector: TypeAlias = jax.Array
+"""One model, raveled: shape (d,)."""
+Matrix: TypeAlias = jax.Array
+"""A model a row: shape (N, d). The paper's W is the transpose."""
+Layout: TypeAlias = tuple[tuple[str, int], ...]
+"""Name and size of each parameter, in the order in which the model is raveled."""
+
+Cls = TypeVar("Cls", bound=type)
+
+
+def static(default: Any = dataclasses.MISSING) -> Any:
+    """A field that shapes the compiled program (a name, a function) rather than a number in it."""
+    return dataclasses.field(default=default, metadata={"static": True})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
+def settings(cls: Cls) -> Cls:
+    """Make ``cls`` a frozen dataclass whose numbers are leaves of a pytree.
+
+    So a method goes into ``jax.jit`` as an argument (another δ compiles nothing anew) and through
+    ``jax.vmap`` (several δ at once). ``__post_init__`` checks what a person typed; it is not run
+    again on what JAX rebuilds.
+    """
+    made = dataclasses.dataclass(frozen=True)(cls)
+    fields = dataclasses.fields(made)
+    data = [f.name for f in fields if not f.metadata.get("static")]
+    meta = [f.name for f in fields if f.metadata.get("static")]
+
+    def flatten(obj: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        leaves = [(jax.tree_util.GetAttrKey(name), getattr(obj, name)) for name in data]
+        return leaves, tuple(getattr(obj, name) for name in meta)
+
+    def unflatten(fixed: tuple[Any, ...], leaves: Any) -> Any:
+        obj = object.__new__(made)
+        for name, value in zip(data + meta, (*leaves, *fixed), strict=True):
+            object.__setattr__(obj, name, value)
+        return obj
+
+    jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
+    return made

@@ -1,0 +1,100 @@
+"""What an aggregator is: all parties' models in, one model out, and how well it went."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedplus._check import (
+    is_concrete,
+    require,
+    require_finite,
+    require_models,
+    require_shape,
+)
+from fedplus._types import Array, Matrix, Vector
+from fedplus.aggregation.rows import weighted_mean
+
+
+class Aggregate(NamedTuple):
+    """A global model w̃ and the certificate of how it was found."""
+
+    w: Vector
+    iterations: Array
+    residual: Array
+    """‖·‖₂ of how far the defining iteration would still move w, in parameter units."""
+    converged: Array
+
+
+class AbstractAggregator(ABC):
+    """𝒜: call it on the models of N parties, a row each.
+
+    >>> from fedplus.aggregation import CoordinateMedian
+    >>> CoordinateMedian()([[1.0, 0.0], [2.0, 0.0], [900.0, 1.0]]).w.tolist()
+    [2.0, 0.0]
+    """
+
+    @abstractmethod
+    def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+        """Aggregate checked input; pure, for ``jit`` and ``vmap``. ``weights`` None: all equal."""
+
+    @final
+    def __call__(
+        self, w_local: Matrix, weights: Vector | None = None, start: Vector | None = None
+    ) -> Aggregate:
+        """Aggregate.
+
+        Args:
+            w_local: (N, d), a model a row; NumPy or JAX.
+            weights: (N,), not negative. A party of weight 0 is left out, whatever its row holds.
+            start: (d,), a point near the result, such as last round's w̃: saves passes over W and
+                changes nothing else.
+
+        Raises:
+            SettingError: On shapes that do not fit, no parties, or entries that are not finite.
+                Under ``jit`` entries cannot be looked at: give such a party weight 0.
+        """
+        models = _as_float(w_local)
+        require_models(models)
+        n, d = models.shape
+        if weights is not None:
+            weights = _as_float(weights).astype(models.dtype)
+            require_shape(weights, "weights", (n,), "Give one weight a party.")
+            if is_concrete(weights):
+                ok = bool(np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0)
+                require(ok, "weights", weights, "finite, not negative and not all 0")
+        if start is not None:
+            start = _as_float(start).astype(models.dtype)
+            require_shape(start, "start", (d,), "It is a model, such as last round's w̃.")
+        if not is_concrete(self, models, weights, start):
+            return _solve(self, models, weights, start)[0]
+        result, finite = _compiled(self, models, weights, start)
+        if not finite:
+            require_finite(models if weights is None else models[np.asarray(weights) > 0])
+            require(
+                start is None or bool(jnp.isfinite(start).all()), "start", "NaN or Inf", "finite"
+            )
+        return result
+
+
+def _as_float(array: Array) -> Array:
+    array = jnp.asarray(array)
+    return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
+
+
+def _solve(
+    aggregator: AbstractAggregator, w_local: Matrix, weights: Vector | None, start: Vector | None
+) -> tuple[Aggregate, Array]:
+    if weights is not None:
+        # The heaviest party stands in for those that do not count, so that no pass need ask.
+        counts = weights[:, None] > 0
+        w_local = jnp.where(counts, w_local, w_local[jnp.argmax(weights)])
+    result = aggregator.solve(w_local, weights, start)
+    # One product tells whether all entries are finite; only if not does anyone look closer.
+    finite = jnp.all(jnp.isfinite(weighted_mean(w_local, jnp.ones_like(w_local[:, 0]))))
+    return result, finite & (start is None or jnp.all(jnp.isfinite(start)))
+
+
+_compiled = jax.jit(_solve)

@@ -1,0 +1,33 @@
+"""The mean: one product."""
+
+from typing import final
+
+import jax.numpy as jnp
+from typing_extensions import override
+
+from fedplus._types import Matrix, Vector, settings
+from fedplus.aggregation.base import AbstractAggregator, Aggregate
+from fedplus.aggregation.rows import weighted_mean
+
+
+@final
+@settings
+class Mean(AbstractAggregator):
+    """The (weighted) mean of all models: FedAvg, FedProx, FedAvg+.
+
+    One party far away takes the mean with it.
+
+    >>> Mean()([[1.0], [2.0], [6.0]]).w.tolist()
+    [3.0]
+    """
+
+    @override
+    def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+        return mean(w_local, weights)
+
+
+def mean(w_local: Matrix, weights: Vector | None) -> Aggregate:
+    """The mean as an ``Aggregate``: exact, in one turn."""
+    each = jnp.ones_like(w_local[:, 0]) if weights is None else weights
+    zero = jnp.zeros((), w_local.dtype)
+    return Aggregate(weighted_mean(w_local, each), jnp.ones((), jnp.int32), zero, jnp.array(True))

@@ -1,0 +1,146 @@
+"""The paper's 𝒜 for any ψ, by the fastest exact way that is known for it."""
+
+from functools import singledispatch
+from typing import NamedTuple, final
+
+import jax.numpy as jnp
+from jax import lax
+from typing_extensions import override
+
+from fedplus._check import require
+from fedplus._types import Array, Matrix, Vector, settings
+from fedplus.aggregation.base import AbstractAggregator, Aggregate
+from fedplus.aggregation.mean import mean
+from fedplus.aggregation.median import NETWORK_UP_TO, median_by_counting, median_by_network
+from fedplus.aggregation.recursion import moves
+from fedplus.aggregation.rows import weighted_mean
+from fedplus.aggregation.search import sample_rows
+from fedplus.aggregation.soft_median import soft_median
+from fedplus.aggregation.weiszfeld import good_start, weiszfeld
+from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
+
+ACCURACY = 1e-6
+MOST_TURNS = 20_000
+
+
+@final
+@settings
+class Moreau(AbstractAggregator):
+    r"""The aggregation that ψ defines through its Moreau envelope.
+
+    .. math:: \mathcal A(W) = \operatorname{argmin}_w \tfrac1N \sum_k \hat\psi(w_k - w)
+
+    Zero, Anchor and Quadratic: the mean. L2: the δ-geometric median, by accelerated reweighted means.
+    L1: the δ-coordinatewise median, an exact root a coordinate. Blocks: each block by its own ψ. Any
+    other ψ: the paper's recursion, accelerated. Where several w minimise, it is the one at which the
+    recursion comes to rest. ``residual`` is the length of the recursion's next move in every case.
+
+    Paper: eq. (aggregation_def); Alg. 1, l. 10.
+
+    >>> Moreau(L1(0.5))([[0.0], [1.0], [50.0]]).w.tolist()
+    [1.0]
+    """
+
+    psi: AbstractPsi
+
+    def __post_init__(self) -> None:
+        require(
+            isinstance(self.psi, AbstractPsi), "Moreau.psi", repr(self.psi), "a ψ", "E.g. L2(0.1)."
+        )
+
+    @override
+    def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+        return _minimise(self.psi, w_local, weights, start)
+
+
+@singledispatch
+def _minimise(
+    psi: AbstractPsi, w_local: Matrix, weights: Vector | None, start: Vector | None
+) -> Aggregate:
+    """Nesterov's method on the envelope, whose gradient step is the recursion, with restarts."""
+    each = _each(w_local, weights)
+
+    class State(NamedTuple):
+        w: Vector
+        ahead: Vector  # the point that momentum leads to
+        momentum: Array
+        left: Array
+        done: Array
+        turns: Array
+
+    def turn(s: State) -> State:
+        move, pull = moves(psi, w_local, each, s.ahead)
+        left = jnp.linalg.norm(move)
+        done = left <= ACCURACY * pull + 2 * jnp.finfo(move.dtype).eps * jnp.linalg.norm(s.ahead)
+        w = s.ahead + move
+        uphill = jnp.sum(move * (w - s.w)) < 0
+        grown = 0.5 * (1 + jnp.sqrt(1 + 4 * s.momentum**2))
+        ahead = jnp.where(uphill, w, w + (s.momentum - 1) / grown * (w - s.w))
+        momentum = jnp.where(uphill, 1.0, grown).astype(w.dtype)
+        return State(w, ahead, momentum, left, done, s.turns + 1)
+
+    begin = weighted_mean(w_local, each) if start is None else start
+    one, infinite = jnp.ones((), begin.dtype), jnp.full((), jnp.inf, begin.dtype)
+    first = State(begin, begin, one, infinite, jnp.array(False), jnp.zeros((), jnp.int32))
+    last = lax.while_loop(lambda s: ~s.done & (s.turns < MOST_TURNS), turn, first)
+    return Aggregate(last.w, last.turns, last.left, last.done)
+
+
+@_minimise.register(Zero)
+@_minimise.register(Anchor)
+@_minimise.register(Quadratic)
+def _(psi: AbstractPsi, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+    return mean(w_local, weights)
+
+
+@_minimise.register
+def _(psi: L2, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+    if w_local.shape[1] == 1:
+        return _minimise(L1(psi.delta), w_local, weights, start)
+    each = _each(w_local, weights)
+    delta = jnp.asarray(psi.delta, w_local.dtype)
+    start = good_start(w_local, each) if start is None else start
+    found = weiszfeld(w_local, each, delta, start, ACCURACY)
+    pulls = each * jnp.minimum(1, delta / jnp.maximum(found.distances, delta))
+    # Σ_k a_k clip(w_k − w) = (Σ pulls)·(their weighted mean − w).
+    move = (weighted_mean(w_local, pulls) - found.w) * (jnp.sum(pulls) / jnp.sum(each))
+    return Aggregate(found.w, found.turns, jnp.linalg.norm(move), found.converged)
+
+
+@_minimise.register
+def _(psi: L1, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+    each = _each(w_local, weights)
+    delta = jnp.asarray(psi.delta, w_local.dtype)
+    middle, spacing = sample_rows(w_local)
+    searched = jnp.zeros((), jnp.int32)
+    if start is None and weights is None and w_local.shape[0] <= NETWORK_UP_TO:
+        start = median_by_network(w_local)
+    elif start is None:
+        # A window of ±δ with several parties in it is found from anywhere; a narrow one is not.
+        start, searched = lax.cond(
+            delta > 2 * jnp.mean(spacing),
+            lambda: (middle, jnp.zeros((), jnp.int32)),
+            lambda: median_by_counting(w_local, each, None)[:2],
+        )
+    found = soft_median(w_local, each, delta, weighted_mean(w_local, each), start, spacing)
+    return Aggregate(found.w, searched + found.passes, found.left, found.converged)
+
+
+@_minimise.register
+def _(psi: Blocks, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+    starts = psi.split(start) if start is not None else dict.fromkeys(psi.parts)
+    found = {
+        pattern: _minimise(psi.parts[pattern], block, weights, starts[pattern])
+        for pattern, block in psi.split(w_local).items()
+    }
+    w, iterations, residuals, converged = zip(*found.values(), strict=True)
+    return Aggregate(
+        psi.join(dict(zip(found, w, strict=True))),
+        jnp.max(jnp.stack(iterations)),
+        jnp.linalg.norm(jnp.stack(residuals)),
+        jnp.all(jnp.stack(converged)),
+    )
+
+
+def _each(w_local: Matrix, weights: Vector | None) -> Vector:
+    return jnp.ones_like(w_local[:, 0]) if weights is None else weights

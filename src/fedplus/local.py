@@ -1,0 +1,103 @@
+"""Local-Solve: what a party does in a round. Lines 11–14 of the paper's Algorithm 1."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeAlias, final
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from fedplus._check import is_concrete, require, require_number
+from fedplus._types import Array, Vector, settings, static
+from fedplus.psi import AbstractPsi
+
+Batch: TypeAlias = Any
+Grad: TypeAlias = Callable[[Vector, Batch], Vector]
+"""(w, batch) ↦ ∇f_k(w) on that batch."""
+
+KAPPA_ADVISED = (0.9, 0.999)
+
+
+class KappaWarning(UserWarning):
+    """κ = 1/(1 + ησ) lies outside the range that the paper recommends."""
+
+
+@final
+@settings
+class LocalSolve:
+    r"""E_k steps towards lower loss, each followed by a pull towards the anchor w̃ + v_k.
+
+    .. math:: w_k \gets \kappa\,[w_k - \eta\nabla f_k(w_k)] + (1-\kappa)\,[\tilde w + v_k],
+              \qquad \kappa = 1/(1 + \eta\sigma)
+
+    Args:
+        psi: ψ, which makes the personal part v_k = prox(w_k − w̃).
+        eta: Learning rate η > 0.
+        sigma: Penalty σ ≥ 0; 0 means no pull.
+        lam: Where a party starts: 0 at its own model (Fed+), 1 at the global one (FedAvg).
+        optimizer: An Optax transformation to take the place of the gradient step; it is begun afresh
+            each round, and the same pull follows. ``eta`` then only sets κ, so give it the
+            optimizer's learning rate.
+
+    Paper: Alg. 1, l. 11–14; Proposition 1.
+    """
+
+    psi: AbstractPsi
+    eta: float
+    sigma: float = 0.0
+    lam: float = 0.0
+    optimizer: optax.GradientTransformation | None = static(None)
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.psi, AbstractPsi), "LocalSolve.psi", repr(self.psi), "a ψ")
+        require_number(self.eta, "LocalSolve.eta", above=0, advice="It is the learning rate.")
+        require_number(self.sigma, "LocalSolve.sigma", least=0, advice="0 means no pull (κ = 1).")
+        require_number(
+            self.lam, "LocalSolve.lam", least=0, most=1,
+            advice="λ mixes w_k with w̃ (Alg. 1, l. 12); Fed+ takes 0, FedAvg 1.",
+        )  # fmt: skip
+        _advise(self.eta, self.sigma)
+
+    @property
+    def kappa(self) -> Any:
+        """κ = 1/(1 + ησ), the share of the descended model that a step keeps."""
+        return 1 / (1 + self.eta * self.sigma)
+
+    def __call__(
+        self, w_k: Vector, w_global: Vector, batches: Batch, steps: Array, grad: Grad
+    ) -> Vector:
+        """Return w_k after ``steps`` (E_k) of the steps that ``batches`` holds, one an entry."""
+        theta = self.psi.prox(w_k - w_global)  # Alg. 1, l. 11
+        start = (1 - self.lam) * w_k + self.lam * w_global  # l. 12
+        kappa = self.kappa
+        optimizer = self.optimizer or optax.sgd(self.eta)
+
+        def step(carry: tuple[Vector, Any], item: tuple[Array, Batch]) -> tuple[Any, None]:  # l. 13
+            w, memory = carry
+            i, batch = item
+            update, new_memory = optimizer.update(grad(w, batch), memory, w)
+            descended = w + update
+            moved = kappa * descended + (1 - kappa) * (w_global + theta)
+            chosen = (moved, new_memory), (w, memory)
+            return optax.tree.where(i < steps, *chosen), None
+
+        most = len(jax.tree.leaves(batches)[0])
+        (solved, _), _ = lax.scan(step, (start, optimizer.init(start)), (jnp.arange(most), batches))
+        return solved  # l. 14
+
+
+def _advise(eta: Any, sigma: Any) -> None:
+    if not is_concrete(eta, sigma) or jnp.ndim(eta) or jnp.ndim(sigma) or sigma == 0:
+        return
+    kappa = float(1 / (1 + eta * sigma))
+    least, most = KAPPA_ADVISED
+    if not least <= kappa <= most:
+        warnings.warn(
+            f"κ = 1/(1 + ησ) = {kappa:.6g} lies outside [{least}, {most}], the range that the Fed+ "
+            f"paper recommends. η = {eta:g} puts σ into "
+            f"[{(1 / most - 1) / eta:.3g}, {(1 / least - 1) / eta:.3g}].",
+            KappaWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,41 @@
+"""From a tree of named parameters to the flat vector that everything else works on, and back."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from fedplus._check import require
+from fedplus._types import Layout, Vector
+
+
+class Raveled(NamedTuple):
+    """A model as a vector, with what is needed to name its parts and to take it apart again."""
+
+    w: Vector
+    layout: Layout
+    unravel: Callable[[Vector], Any]
+
+
+def ravel(params: Any) -> Raveled:
+    """Ravel a pytree of parameters.
+
+    >>> import jax.numpy as jnp
+    >>> flat = ravel({"head": {"bias": jnp.zeros(2), "weight": jnp.ones((3, 2))}})
+    >>> flat.layout
+    (('head/bias', 2), ('head/weight', 6))
+    >>> flat.unravel(flat.w)["head"]["weight"].shape
+    (3, 2)
+    """
+    params = jax.tree.map(jnp.asarray, params)
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    require(bool(leaves), "params", "no arrays", "a tree with at least one array")
+    layout = tuple((_name(path), leaf.size) for path, leaf in leaves)
+    w, unravel = ravel_pytree(params)
+    return Raveled(w, layout, unravel)
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/") or "w"

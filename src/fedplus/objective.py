@@ -1,0 +1,94 @@
+r"""The theory as figures: what Fed+ minimises, and how far a state is from a fixed point.
+
+All are functions of a federation's losses, given as one function and the parties' data, so that they
+can certify any run: F_σ must not rise from round to round (Theorem 1, for η ≤ 1/L_f, full gradients
+and ``over="all"``), and at a fixed point both residuals of Theorem 2 vanish.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+
+from fedplus._check import require, require_number
+from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus.aggregation import Moreau
+from fedplus.psi import AbstractPsi
+
+
+class FixedPoint(NamedTuple):
+    """How far (W, w̃) is from Theorem 2's conditions; both are 0 at a fixed point of Fed+."""
+
+    consensus: Array
+    """‖(1/N) Σ_k σ(z_k − w_k)‖₂, which is ‖(1/N) Σ_k ∇f̂_k(z_k)‖₂ once ``local`` is 0."""
+    local: Vector
+    """(N,): ‖∇f_k(w_k) + σ(w_k − z_k)‖₂, 0 if and only if w_k = z_k − (1/σ)∇f̂_k(z_k), f_k convex."""
+
+
+@final
+@settings
+class Objective:
+    """H_σ, F_σ and F_k of a federation.
+
+    Args:
+        psi: ψ = Ψ/σ.
+        sigma: σ > 0.
+        loss: (w, data_k) ↦ f_k(w).
+        data: The parties' data, a pytree whose leaves have N as first axis.
+    """
+
+    psi: AbstractPsi
+    sigma: float
+    data: Any
+    loss: Callable[[Vector, Any], Array] = static()
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.psi, AbstractPsi), "Objective.psi", repr(self.psi), "a ψ")
+        require_number(
+            self.sigma, "Objective.sigma", above=0, advice="Fed+'s objective needs σ > 0."
+        )
+        require(
+            callable(self.loss), "Objective.loss", repr(self.loss), "a function (w, data_k) -> f_k"
+        )
+
+    def losses(self, w_local: Matrix) -> Vector:
+        """f_k(w_k) for each party."""
+        return jax.vmap(self.loss)(w_local, self.data)
+
+    def theta(self, w_local: Matrix, w_global: Vector) -> Matrix:
+        """v_k = prox(w_k − w̃) for each party, eq. (zk_rp_def)."""
+        return jax.vmap(self.psi.prox)(w_local - w_global)
+
+    def h(self, w_local: Matrix, theta: Matrix, w_global: Vector) -> Array:
+        """H_σ(W, Θ, w̃), eq. (FPz)."""
+        gap = 0.5 * self.sigma * jnp.sum((w_local - w_global - theta) ** 2, axis=1)
+        regular = self.sigma * jax.vmap(self.psi.value)(theta)
+        return jnp.mean(self.losses(w_local) + regular + gap)
+
+    def f_sigma(self, w_local: Matrix, w_global: Vector | None = None) -> Array:
+        """F_σ(W) = min over Θ, w̃ of H_σ(W, Θ, w̃), eq. (Fmu); pass w̃ = 𝒜(W) if you have it."""
+        w = Moreau(self.psi)(w_local).w if w_global is None else w_global
+        return self.h(w_local, self.theta(w_local, w), w)
+
+    def f_k(self, w_k: Vector, theta_k: Vector, w_global: Vector, data_k: Any) -> Array:
+        """F_k(w_k; v_k, w̃), eq. (Fk_def): what party k descends on in a round."""
+        gap = 0.5 * self.sigma * jnp.sum((w_k - w_global - theta_k) ** 2)
+        return self.loss(w_k, data_k) + gap
+
+    def grad_f_k(self, w_local: Matrix, w_global: Vector) -> Matrix:
+        """∇F_k(w_k; v_k, w̃) for each party, with v_k = prox(w_k − w̃): 0 in the limit (Theorem 1)."""
+        theta = self.theta(w_local, w_global)
+        return jax.vmap(jax.grad(self.f_k), in_axes=(0, 0, None, 0))(
+            w_local, theta, w_global, self.data
+        )
+
+    def grad_f_sigma(self, w_local: Matrix) -> Matrix:
+        """∂F_σ/∂w_k for each party: ∇F_k / N at w̃ = 𝒜(W), by the envelope theorem."""
+        return self.grad_f_k(w_local, Moreau(self.psi)(w_local).w) / w_local.shape[0]
+
+    def fixed_point(self, w_local: Matrix, w_global: Vector) -> FixedPoint:
+        """The residuals of Theorem 2, without solving any inner problem."""
+        z = w_global + self.theta(w_local, w_global)
+        consensus = jnp.linalg.norm(jnp.mean(self.sigma * (z - w_local), axis=0))
+        return FixedPoint(consensus, jnp.linalg.norm(self.grad_f_k(w_local, w_global), axis=1))

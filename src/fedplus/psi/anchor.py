@@ -1,0 +1,34 @@
+"""ψ = 0 at 0 and +∞ elsewhere: one common model for all."""
+
+from typing import final
+
+import jax.numpy as jnp
+from typing_extensions import override
+
+from fedplus._types import Array, Vector, settings
+from fedplus.psi.base import AbstractPsi
+
+
+@final
+@settings
+class Anchor(AbstractPsi):
+    r"""ψ(θ) = 0 at θ = 0 and +∞ elsewhere: v_k = 0, the anchor is w̃ (FedAvg, FedProx).
+
+    .. math:: \operatorname{prox}(x) = 0
+
+    Its envelope is ½‖x‖², so 𝒜 is the mean.
+
+    Paper: Table 1, remark on FedProx; Corollary 1 (b).
+
+    >>> import jax.numpy as jnp
+    >>> Anchor().prox(jnp.array([3.0, -1.0])).tolist()
+    [0.0, 0.0]
+    """
+
+    @override
+    def value(self, x: Vector) -> Array:
+        return jnp.where(jnp.any(x != 0), jnp.inf, 0.0).astype(jnp.asarray(x).dtype)
+
+    @override
+    def prox(self, x: Vector) -> Vector:
+        return jnp.zeros_like(x)

@@ -1,0 +1,73 @@
+r"""What a regulariser ψ is: a convex function with a cheap proximal operator.
+
+The paper writes Ψ; we store ψ = Ψ/σ, so that every formula holds at σ = 0 as well. Then
+
+.. math:: \operatorname{prox}^{1/\sigma}_\Psi(x) = \operatorname{prox}_\psi(x), \qquad
+          \hat\Psi_{1/\sigma}(x) = \sigma\,\hat\psi(x).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import final
+
+import jax.numpy as jnp
+from typing_extensions import override
+
+from fedplus._check import require
+from fedplus._types import Array, Vector, settings, static
+
+
+class AbstractPsi(ABC):
+    """A convex ψ: ℝᵈ → [0, ∞] with ψ(0) = 0. Subclasses give ``value`` and ``prox``.
+
+    To bring your own, either wrap two functions in :class:`Custom`, or, for a ψ with settings that
+    can be tuned, subclass and decorate with ``fedplus.settings``; both pass through ``jit`` and
+    ``vmap`` and can be aggregated by ``Moreau``.
+    """
+
+    @abstractmethod
+    def value(self, x: Vector) -> Array:
+        """ψ(x), a scalar."""
+
+    @abstractmethod
+    def prox(self, x: Vector) -> Vector:
+        """Argmin over θ of ψ(θ) + ½‖x − θ‖²: the personal part of the difference x = w_k − w̃."""
+
+    @final
+    def envelope(self, x: Vector) -> Array:
+        """The Moreau envelope min over θ of ψ(θ) + ½‖x − θ‖², whose gradient is x − prox(x)."""
+        theta = self.prox(x)
+        return self.value(theta) + 0.5 * jnp.sum((x - theta) ** 2)
+
+
+@final
+@settings
+class Custom(AbstractPsi):
+    """A ψ given by its two functions.
+
+    Args:
+        value_of: x ↦ ψ(x), convex, 0 at 0.
+        prox_of: x ↦ argmin over θ of ψ(θ) + ½‖x − θ‖².
+
+    >>> import jax.numpy as jnp
+    >>> box = Custom(lambda x: jnp.where(jnp.all(abs(x) <= 1), 0.0, jnp.inf),
+    ...              lambda x: jnp.clip(x, -1.0, 1.0))
+    >>> box.prox(jnp.array([-3.0, 0.5])).tolist()
+    [-1.0, 0.5]
+    """
+
+    value_of: Callable[[Vector], Array] = static()
+    prox_of: Callable[[Vector], Vector] = static()
+
+    def __post_init__(self) -> None:
+        for name in ("value_of", "prox_of"):
+            got = getattr(self, name)
+            require(callable(got), f"Custom.{name}", repr(got), "a function of one vector")
+
+    @override
+    def value(self, x: Vector) -> Array:
+        return self.value_of(x)
+
+    @override
+    def prox(self, x: Vector) -> Vector:
+        return self.prox_of(x)

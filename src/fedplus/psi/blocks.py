@@ -1,0 +1,107 @@
+"""A ψ a layer: the paper's hybridisation."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import final
+
+import jax.numpy as jnp
+from typing_extensions import override
+
+from fedplus._check import require, require_layout
+from fedplus._types import Array, Layout, Vector, settings, static
+from fedplus.psi.base import AbstractPsi
+
+
+@final
+@settings
+class Blocks(AbstractPsi):
+    """ψ(θ) = Σ_b ψ_b(θ_b): each group of layers has its own ψ and δ.
+
+    Args:
+        parts: Pattern ↦ ψ, e.g. ``{"head/*": L1(0.1), "*": Quadratic(0.001)}``. A parameter belongs
+            to the first pattern that matches its name (``*``, ``?`` and ``[...]`` as in a shell).
+            All parameters of a pattern form one vector, so ``{"*": psi}`` is ``psi``.
+        layout: Name and size of each parameter in raveled order; ``fedplus.models.ravel`` gives it.
+
+    Paper: "Hybridization via the Unified Fed+ Framework with Layer-specific Ψ".
+
+    >>> import jax.numpy as jnp
+    >>> from fedplus.psi import L1, Zero
+    >>> psi = Blocks({"head": L1(1.0), "*": Zero()}, layout=(("body", 1), ("head", 2)))
+    >>> psi.prox(jnp.array([5.0, 5.0, 0.5])).tolist()
+    [5.0, 4.0, 0.0]
+    """
+
+    parts: Mapping[str, AbstractPsi]
+    layout: Layout = static()
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.layout]
+        require(bool(self.parts), "Blocks.parts", "none", "at least one pattern")
+        require(bool(names), "Blocks.layout", "none", "at least one parameter")
+        for pattern, part in self.parts.items():
+            require(
+                isinstance(part, AbstractPsi), f"Blocks.parts[{pattern!r}]", repr(part), "a ψ",
+                "E.g. L1(0.1).",
+            )  # fmt: skip
+        owners = {name: self._owner(name) for name in names}
+        for name, owner in owners.items():
+            require(
+                owner is not None, "Blocks.parts", f"no pattern that matches {name!r}",
+                "a cover of all parameters", 'End with "*": Zero() to leave the rest free.',
+            )  # fmt: skip
+        for pattern in self.parts:
+            require(
+                pattern in owners.values(), "Blocks.parts", f"{pattern!r}, which matches nothing",
+                f"patterns over the names {', '.join(names)}",
+                "Check the spelling and the order: the first match wins.",
+            )  # fmt: skip
+        # An ordered mapping, because JAX sorts the keys of a plain dict and the order decides.
+        object.__setattr__(self, "parts", OrderedDict(self.parts))
+        object.__setattr__(self, "layout", tuple((str(n), int(s)) for n, s in self.layout))
+
+    def _owner(self, name: str) -> str | None:
+        return next((pattern for pattern in self.parts if fnmatchcase(name, pattern)), None)
+
+    def _spans(self) -> list[tuple[str, int, int]]:
+        """Who owns which columns, in raveled order: (pattern, start, stop), neighbours merged."""
+        spans: list[tuple[str, int, int]] = []
+        start = 0
+        for name, size in self.layout:
+            owner = str(self._owner(name))
+            if spans and spans[-1][0] == owner:
+                spans[-1] = (owner, spans[-1][1], start + size)
+            else:
+                spans.append((owner, start, start + size))
+            start += size
+        return spans
+
+    def split(self, x: Array) -> dict[str, Array]:
+        """For each pattern, its columns of ``x``, whose last axis is a raveled model."""
+        require_layout(self.layout, x.shape[-1])
+        spans = self._spans()
+        return {
+            pattern: jnp.concatenate([x[..., i:j] for p, i, j in spans if p == pattern], axis=-1)
+            for pattern in self.parts
+        }
+
+    def join(self, blocks: Mapping[str, Array]) -> Array:
+        """The inverse of ``split``."""
+        taken = dict.fromkeys(self.parts, 0)
+        pieces = []
+        for pattern, i, j in self._spans():
+            first = taken[pattern]
+            pieces.append(blocks[pattern][..., first : first + j - i])
+            taken[pattern] = first + j - i
+        return jnp.concatenate(pieces, axis=-1)
+
+    @override
+    def value(self, x: Vector) -> Array:
+        values = [self.parts[pattern].value(block) for pattern, block in self.split(x).items()]
+        return jnp.sum(jnp.stack(values))
+
+    @override
+    def prox(self, x: Vector) -> Vector:
+        blocks = self.split(x).items()
+        return self.join({pattern: self.parts[pattern].prox(block) for pattern, block in blocks})

@@ -1,0 +1,43 @@
+"""ψ = δ‖θ‖₂: FedGeoMed+."""
+
+from typing import final
+
+import jax.numpy as jnp
+from typing_extensions import override
+
+from fedplus._check import require_number
+from fedplus._types import Array, Vector, settings
+from fedplus.psi.base import AbstractPsi
+
+
+@final
+@settings
+class L2(AbstractPsi):
+    r"""ψ(θ) = δ‖θ‖₂, whose Moreau envelope aggregates to a δ-geometric median.
+
+    .. math:: \operatorname{prox}(x) = \max\{0,\, 1 - \delta/\|x\|_2\}\, x
+
+    So v_k = 0 exactly for a party within δ of w̃.
+
+    Args:
+        delta: Radius δ > 0 in parameter units (of the whole vector, not of a coordinate).
+
+    Paper: FedGeoMed+.
+
+    >>> import jax.numpy as jnp
+    >>> L2(1.0).prox(jnp.array([3.0, 4.0])).round(3).tolist()
+    [2.4..., 3.2...]
+    """
+
+    delta: float
+
+    def __post_init__(self) -> None:
+        require_number(self.delta, "L2.delta", above=0, advice="For δ = 0 use Zero().")
+
+    @override
+    def value(self, x: Vector) -> Array:
+        return self.delta * jnp.linalg.norm(x)
+
+    @override
+    def prox(self, x: Vector) -> Vector:
+        return (1 - self.delta / jnp.maximum(jnp.linalg.norm(x), self.delta)) * x

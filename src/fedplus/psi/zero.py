@@ -1,0 +1,35 @@
+"""ψ = 0: no pull at all, every party on its own."""
+
+from typing import final
+
+import jax.numpy as jnp
+from typing_extensions import override
+
+from fedplus._types import Array, Vector, settings
+from fedplus.psi.base import AbstractPsi
+
+
+@final
+@settings
+class Zero(AbstractPsi):
+    r"""ψ(θ) = 0, so v_k = w_k − w̃ and the anchor w̃ + v_k is w_k itself.
+
+    .. math:: \operatorname{prox}(x) = x
+
+    The envelope is 0 everywhere and any w̃ minimises it; ``Moreau`` returns the mean, which is where
+    the paper's recursion starts and stays.
+
+    Paper: Corollary 1 (a).
+
+    >>> import jax.numpy as jnp
+    >>> Zero().prox(jnp.array([3.0, -1.0])).tolist()
+    [3.0, -1.0]
+    """
+
+    @override
+    def value(self, x: Vector) -> Array:
+        return jnp.zeros((), jnp.asarray(x).dtype)
+
+    @override
+    def prox(self, x: Vector) -> Vector:
+        return x
