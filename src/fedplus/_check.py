@@ -20,7 +20,8 @@ def require(ok: bool, name: str, got: object, allowed: str, advice: str = "") ->
     fedplus._check.SettingError: LocalSolve.lam must be in [0, 1], got 2. Fed+ takes 0, FedAvg 1.
     """
     if not ok:
-        raise SettingError(f"{name} must be {allowed}, got {got!s}. {advice}".rstrip())
+        shown = " ".join(str(got).split())  # One line, whatever NumPy makes of an array.
+        raise SettingError(f"{name} must be {allowed}, got {shown}. {advice}".rstrip())
 
 
 def is_concrete(*values: object) -> bool:
@@ -41,10 +42,9 @@ def require_number(
     elif least is not None:
         bounds = [f"≥ {least:g}"]
     allowed = " ".join(["a finite number", *bounds])
-    try:
-        number = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise SettingError(f"{name} must be {allowed}, got {value!r}. {advice}".rstrip()) from None
+    number = np.asarray(value)
+    is_number = np.issubdtype(number.dtype, np.number) and not np.iscomplexobj(number)
+    require(is_number, name, repr(value), allowed, advice)
     ok = (
         bool(np.all(np.isfinite(number)))
         and (above is None or bool(np.all(number > above)))
@@ -70,9 +70,9 @@ def require_shape(array: Array, name: str, shape: tuple[int, ...], advice: str =
     require(array.shape == shape, name, f"shape {array.shape}", f"of shape {shape}", advice)
 
 
-def require_finite(w_local: Array, name: str = "w_local") -> None:
+def require_finite(w_local: np.ndarray, name: str = "w_local") -> None:
     """Require finite entries, and name the first parties that break it."""
-    rows = np.flatnonzero(~np.isfinite(np.asarray(w_local)).all(axis=-1))
+    rows = np.flatnonzero(~np.isfinite(w_local).all(axis=-1))
     if rows.size:
         which = ", ".join(map(str, rows[:5])) + (", …" if rows.size > 5 else "")
         raise SettingError(

@@ -1,9 +1,10 @@
 """Shapes, and the decorator that makes a class of settings a frozen dataclass and a JAX pytree."""
 
 import dataclasses
-from typing import Any, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, TypeAlias, TypeVar, cast, dataclass_transform
 
 import jax
+import numpy as np
 
 Array: TypeAlias = jax.Array
 Vector: TypeAlias = jax.Array
@@ -13,10 +14,21 @@ Matrix: TypeAlias = jax.Array
 Layout: TypeAlias = tuple[tuple[str, int], ...]
 """Name and size of each parameter, in the order in which the model is raveled."""
 
+
+def epsilon(x: Array) -> float:
+    """The rounding unit of the array's entries."""
+    return float(np.finfo(x.dtype).eps)
+
+
+def tiny(x: Array) -> float:
+    """The smallest normal number that the array's entries can be."""
+    return float(np.finfo(x.dtype).tiny)
+
+
 Cls = TypeVar("Cls", bound=type)
 
 
-def static(default: Any = dataclasses.MISSING) -> Any:
+def static(*, default: Any = dataclasses.MISSING) -> Any:
     """A field that shapes the compiled program (a name, a function) rather than a number in it."""
     return dataclasses.field(default=default, metadata={"static": True})
 
@@ -29,7 +41,7 @@ def settings(cls: Cls) -> Cls:
     ``jax.vmap`` (several δ at once). ``__post_init__`` checks what a person typed; it is not run
     again on what JAX rebuilds.
     """
-    made = dataclasses.dataclass(frozen=True)(cls)
+    made: Any = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(made)
     data = [f.name for f in fields if not f.metadata.get("static")]
     meta = [f.name for f in fields if f.metadata.get("static")]
@@ -45,4 +57,4 @@ def settings(cls: Cls) -> Cls:
         return obj
 
     jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
-    return made
+    return cast(Cls, made)

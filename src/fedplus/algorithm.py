@@ -5,6 +5,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from typing_extensions import override
 
 from fedplus._check import is_concrete, require, require_finite, require_models, require_shape
@@ -67,7 +68,7 @@ class FedPlus(AbstractAlgorithm[State]):
 
     local: LocalSolve
     aggregate: AbstractAggregator | None = None
-    over: Literal["all", "active"] = static("all")
+    over: Literal["all", "active"] = static(default="all")
 
     def __post_init__(self) -> None:
         require(
@@ -87,12 +88,12 @@ class FedPlus(AbstractAlgorithm[State]):
         require(w_global.ndim == 1, "w_global", f"shape {w_global.shape}", "a raveled model, (d,)")
         require(parties >= 1, "parties", parties, "at least 1")
         if is_concrete(w_global):
-            require_finite(w_global[None], "w_global")
+            require_finite(np.asarray(w_global)[None], "w_global")
         return State(w_global, jnp.tile(w_global, (parties, 1)))  # Alg. 1, l. 1
 
     @override
     def round(self, state: State, work: Work, grad: Grad) -> tuple[State, Aggregate]:
-        _check(state, work)
+        work = _checked(state, work)
         aggregate = self.aggregate or Moreau(self.local.psi)
 
         def solve(w_k: Vector, batches: Batch, steps: Array) -> Vector:
@@ -114,32 +115,34 @@ class FedPlus(AbstractAlgorithm[State]):
         return jnp.where(self.local.lam == 1, state.w_global, state.w_local)
 
 
-def _check(state: State, work: Work) -> None:
+def _checked(state: State, work: Work) -> Work:
+    """Work as arrays, or a ``SettingError`` that says what does not fit."""
     require_models(state.w_local)
     n, d = state.w_local.shape
     require_shape(state.w_global, "state.w_global", (d,))
+    work = jax.tree.map(jnp.asarray, work)
+    cohort, batches, steps, weights = work
     require(
-        work.cohort.ndim == 1, "work.cohort", f"shape {work.cohort.shape}", "a vector of indices"
-    )
-    (k,) = work.cohort.shape
+        cohort.ndim == 1 and jnp.issubdtype(cohort.dtype, jnp.integer), "work.cohort",
+        f"{cohort.dtype} of shape {cohort.shape}", "a vector of indices",
+    )  # fmt: skip
+    (k,) = cohort.shape
     require(1 <= k <= n, "work.cohort", f"{k} parties", f"1 to {n} of the {n} parties")
-    if is_concrete(work.cohort):
-        distinct = len(set(work.cohort.tolist()))
-        inside = bool((work.cohort >= 0).all() and (work.cohort < n).all())
-        require(
-            distinct == k and inside, "work.cohort", work.cohort, f"distinct, from 0 to {n - 1}"
-        )
-    require_shape(work.steps, "work.steps", (k,), "Give E_k for each active party.")
-    for leaf in jax.tree.leaves(work.batches):
-        require(
-            leaf.ndim >= 2 and leaf.shape[0] == k, "work.batches", f"shape {leaf.shape}",
-            f"arrays ({k}, E, ...)", "First axis: active parties; second: steps.",
-        )  # fmt: skip
-    if is_concrete(work.steps):
-        most = min((leaf.shape[1] for leaf in jax.tree.leaves(work.batches)), default=0)
-        ok = bool((work.steps >= 0).all() and (work.steps <= most).all())
-        require(
-            ok, "work.steps", work.steps, f"from 0 to {most}, the steps that work.batches holds"
-        )
-    if work.weights is not None:
-        require_shape(work.weights, "work.weights", (n,), "Give one weight a party, active or not.")
+    if is_concrete(cohort):
+        given = np.asarray(cohort)
+        ok = np.unique(given).size == k and given.min() >= 0 and given.max() < n
+        require(bool(ok), "work.cohort", given, f"distinct, from 0 to {n - 1}")
+    shapes = [leaf.shape for leaf in jax.tree.leaves(batches)]
+    ok = bool(shapes) and all(len(s) >= 2 and s[0] == k and s[1] == shapes[0][1] for s in shapes)
+    require(
+        ok, "work.batches", f"shapes {shapes}", f"arrays ({k}, E, ...), all with the same E",
+        "First axis: active parties; second: steps.",
+    )  # fmt: skip
+    require_shape(steps, "work.steps", (k,), "Give E_k for each active party.")
+    if is_concrete(steps):
+        most, given = shapes[0][1], np.asarray(steps)
+        ok = bool(given.min() >= 0 and given.max() <= most)
+        require(ok, "work.steps", given, f"from 0 to {most}, the steps that work.batches holds")
+    if weights is not None:
+        require_shape(weights, "work.weights", (n,), "Give one weight a party, active or not.")
+    return work

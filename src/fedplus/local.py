@@ -1,5 +1,6 @@
 """Local-Solve: what a party does in a round. Lines 11–14 of the paper's Algorithm 1."""
 
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeAlias, final
@@ -48,7 +49,7 @@ class LocalSolve:
     eta: float
     sigma: float = 0.0
     lam: float = 0.0
-    optimizer: optax.GradientTransformation | None = static(None)
+    optimizer: optax.GradientTransformation | None = static(default=None)
 
     def __post_init__(self) -> None:
         require(isinstance(self.psi, AbstractPsi), "LocalSolve.psi", repr(self.psi), "a ψ")
@@ -99,5 +100,13 @@ def _advise(eta: Any, sigma: Any) -> None:
             f"paper recommends. η = {eta:g} puts σ into "
             f"[{(1 / most - 1) / eta:.3g}, {(1 / least - 1) / eta:.3g}].",
             KappaWarning,
-            stacklevel=4,
+            stacklevel=_levels_to_caller(),
         )
+
+
+def _levels_to_caller() -> int:
+    """How far up the stack the user's own code is, so that the warning points there."""
+    level, frame = 0, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("fedplus."):
+        level, frame = level + 1, frame.f_back
+    return level + 1

@@ -79,9 +79,9 @@ class Objective:
     def grad_f_k(self, w_local: Matrix, w_global: Vector) -> Matrix:
         """∇F_k(w_k; v_k, w̃) for each party, with v_k = prox(w_k − w̃): 0 in the limit (Theorem 1)."""
         theta = self.theta(w_local, w_global)
-        return jax.vmap(jax.grad(self.f_k), in_axes=(0, 0, None, 0))(
-            w_local, theta, w_global, self.data
-        )
+        each = jax.vmap(jax.grad(self.f_k), in_axes=(0, 0, None, 0))
+        gradients: Matrix = each(w_local, theta, w_global, self.data)
+        return gradients
 
     def grad_f_sigma(self, w_local: Matrix) -> Matrix:
         """∂F_σ/∂w_k for each party: ∇F_k / N at w̃ = 𝒜(W), by the envelope theorem."""

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedplus._types import Array, Matrix, Vector
+from fedplus._types import Array, Matrix, Vector, tiny
 
 Found = TypeVar("Found")
 
@@ -46,21 +46,24 @@ def fixed_point(
         residual = s.visit.image - s.x
         x = s.visit.image - _mix(s.moves, s.changes, residual)
         visit = look(x)
-        moves = jnp.roll(s.moves, 1, axis=0).at[0].set(visit.image - s.visit.image)
-        changes = jnp.roll(s.changes, 1, axis=0).at[0].set(visit.image - x - residual)
+        known = s.turns > 0  # Before the first turn there is nothing to differ from.
+        moves = jnp.roll(s.moves, 1, axis=0).at[0].set(known * (visit.image - s.visit.image))
+        changes = jnp.roll(s.changes, 1, axis=0).at[0].set(known * (visit.image - x - residual))
         forward = _State(x, visit, moves, changes, s.turns + 1)
         back = _State(s.x, s.visit, none, none, s.turns + 1)
         astray = jnp.any(s.changes) & ~(visit.left <= 2 * s.visit.left)
         chosen: _State[Found] = jax.tree.map(lambda a, b: jnp.where(astray, a, b), back, forward)
         return chosen
 
-    first = _State(x, look(x), none, none, jnp.ones((), jnp.int32))
+    empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(look, x))
+    first = _State(x, empty._replace(image=x), none, none, jnp.zeros((), jnp.int32))
     last = lax.while_loop(lambda s: ~s.visit.done & (s.turns < most), turn, first)
     return last.visit, last.turns
 
 
 def _mix(moves: Matrix, changes: Matrix, residual: Vector) -> Vector:
     gram = changes @ changes.T
-    ridge = 1e-6 * jnp.trace(gram) + jnp.finfo(gram.dtype).tiny  # Rows of zeros drop out.
+    ridge = 1e-6 * jnp.trace(gram) + tiny(gram)  # Rows of zeros drop out.
     eye = jnp.eye(gram.shape[0], dtype=gram.dtype)
-    return jnp.linalg.solve(gram + ridge * eye, changes @ residual) @ moves
+    shares: Vector = jnp.linalg.solve(gram + ridge * eye, changes @ residual)
+    return shares @ moves

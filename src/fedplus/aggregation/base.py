@@ -63,19 +63,21 @@ class AbstractAggregator(ABC):
             weights = _as_float(weights).astype(models.dtype)
             require_shape(weights, "weights", (n,), "Give one weight a party.")
             if is_concrete(weights):
-                ok = bool(np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0)
-                require(ok, "weights", weights, "finite, not negative and not all 0")
+                given = np.asarray(weights)
+                ok = np.isfinite(given).all() and given.min() >= 0 and given.max() > 0
+                require(bool(ok), "weights", given, "finite, not negative and not all 0")
         if start is not None:
             start = _as_float(start).astype(models.dtype)
             require_shape(start, "start", (d,), "It is a model, such as last round's w̃.")
         if not is_concrete(self, models, weights, start):
             return _solve(self, models, weights, start)[0]
+        result: Aggregate
         result, finite = _compiled(self, models, weights, start)
-        if not finite:
-            require_finite(models if weights is None else models[np.asarray(weights) > 0])
-            require(
-                start is None or bool(jnp.isfinite(start).all()), "start", "NaN or Inf", "finite"
-            )
+        if is_concrete(finite) and not finite:
+            counts = slice(None) if weights is None else np.asarray(weights) > 0
+            require_finite(np.asarray(models)[counts])
+            ok = start is None or bool(np.isfinite(np.asarray(start)).all())
+            require(ok, "start", "NaN or Inf", "finite")
         return result
 
 

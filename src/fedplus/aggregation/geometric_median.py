@@ -5,12 +5,13 @@ from typing import final
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._check import require_number
-from fedplus._types import Matrix, Vector, settings
+from fedplus._types import Array, Matrix, Vector, settings, tiny
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.coordinate_median import CoordinateMedian
-from fedplus.aggregation.rows import distances
-from fedplus.aggregation.weiszfeld import good_start, weiszfeld
+from fedplus.aggregation.weiszfeld import good_start, typical, weiszfeld
+
+NEGLIGIBLE = 1e-6
+"""A party nearer than this share of the typical distance counts as being at the median."""
 
 
 @final
@@ -23,18 +24,8 @@ class GeometricMedian(AbstractAggregator):
     With fewer than half of the weight arbitrarily far away the result stays bounded. Where all
     parties lie on one line and an interval of it minimises, a point of the interval is taken.
 
-    Args:
-        accuracy: Relative to the parties' typical distance from the median. A party nearer than that
-            counts as being there, which makes the iteration smooth and, where the median is one of
-            the parties, exact to ``accuracy``.
-
     Paper: Section "Robust Aggregation"; Table 1.
     """
-
-    accuracy: float = 1e-6
-
-    def __post_init__(self) -> None:
-        require_number(self.accuracy, "GeometricMedian.accuracy", above=0)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
@@ -42,8 +33,9 @@ class GeometricMedian(AbstractAggregator):
             return CoordinateMedian().solve(w_local, weights, start)
         each = jnp.ones_like(w_local[:, 0]) if weights is None else weights
         start = good_start(w_local, each) if start is None else start
-        r = distances(w_local, start)
-        typical = jnp.maximum(jnp.median(r), jnp.finfo(r.dtype).eps * jnp.max(r))
-        radius = jnp.maximum(self.accuracy * typical, jnp.finfo(r.dtype).tiny)
-        found = weiszfeld(w_local, each, radius, start, self.accuracy)
+
+        def negligible(r: Vector) -> Array:
+            return NEGLIGIBLE * typical(r, each) + tiny(r)
+
+        found = weiszfeld(w_local, each, negligible, start)
         return Aggregate(found.w, found.turns, found.left, found.converged)

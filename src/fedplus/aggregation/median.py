@@ -1,14 +1,16 @@
 """The exact coordinatewise median, weighted or not: the middle of all minimisers of Σ a_k|w_k − w|.
 
-Up to 64 parties of equal weight a sorting network finds it in one pass. For more, each pass counts
-the weight up to one point a coordinate, and every fourth one also finds the nearest parties on either
-side, which closes the bracket on a party exactly, ties and all.
+Up to 64 parties of equal weight a sorting network finds it in one pass. For more, a pass counts the
+weight up to one point a coordinate, until all are a few parties from the middle; then a pass also
+finds the nearest party on either side, which closes the bracket on a party exactly, ties and all.
 """
+
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 
-from fedplus._types import Array, Matrix, Vector
+from fedplus._types import Array, Matrix, Vector, epsilon, tiny
 from fedplus.aggregation import rows
 from fedplus.aggregation.network import order_statistics
 from fedplus.aggregation.search import MOST_PASSES, move, sample_rows
@@ -16,6 +18,14 @@ from fedplus.aggregation.search import MOST_PASSES, move, sample_rows
 NETWORK_UP_TO = 64
 NEAR = 6
 """So many parties from the middle, the search goes from neighbour to neighbour."""
+
+
+class _State(NamedTuple):
+    low: Vector  # no median is below
+    high: Vector  # nor above
+    at: Vector  # where the next pass looks
+    all_near: Array
+    passes: Array
 
 
 def median_by_network(w_local: Matrix) -> Vector:
@@ -29,70 +39,67 @@ def median_by_counting(
     w_local: Matrix, weights: Vector, start: Vector | None
 ) -> tuple[Vector, Array, Array]:
     """The weighted median, the passes it took, and whether every coordinate was closed."""
-    weight = jnp.sum(weights)
-    largest = jnp.max(weights)
-    least = jnp.min(jnp.where(weights > 0, weights, largest))
-    eps, tiny = jnp.finfo(w_local.dtype).eps, jnp.finfo(w_local.dtype).tiny
-    tied = 4 * eps * weight
     median, spacing = sample_rows(w_local)
-    spacing = spacing * (w_local.shape[0] / weight)
+    weight, largest = jnp.sum(weights), jnp.max(weights)
+    least = jnp.min(jnp.where(weights > 0, weights, largest))
+    tied = 4 * epsilon(w_local) * weight
+
+    def walk(at: Vector, total: Vector, spacing: Vector, s: _State) -> Vector:
+        least_step = epsilon(at) * jnp.abs(at) + tiny(at)
+        step = 0.5 * total * spacing + jnp.sign(total) * least_step
+        return move(at, step, s.low, s.high, s.passes, every=3)
 
     def solve(reduce: rows.Reduce, at: Vector, spacing: Vector) -> tuple[Vector, ...]:
-        State = tuple[Vector, Vector, Vector, Array, Array]
-
-        def walk(at: Vector, total: Vector, low: Vector, high: Vector, passes: Array) -> Vector:
-            least_step = eps * jnp.abs(at) + tiny
-            step = 0.5 * total * spacing + jnp.sign(total) * least_step
-            return move(at, step, low, high, passes, every=3)
-
-        def count(state: State) -> State:
-            low, high, at, _, passes = state
-            (up_to,) = reduce(lambda w_k, a_k: (jnp.where(w_k <= at, a_k, 0),), ("sum",))
+        def count(s: _State) -> _State:
+            (up_to,) = reduce(lambda w_k, a_k: (jnp.where(w_k <= s.at, a_k, 0),), ("sum",))
             total = weight - 2 * up_to
-            low = jnp.where(total > tied, jnp.maximum(low, at), low)
-            high = jnp.where(total < -tied, jnp.minimum(high, at), high)
             near = jnp.abs(total) <= NEAR * largest
-            at = jnp.where(near, at, walk(at, total, low, high, passes))
-            return low, high, at, jnp.all(near), passes + 1
+            after = s._replace(
+                low=jnp.where(total > tied, jnp.maximum(s.low, s.at), s.low),
+                high=jnp.where(total < -tied, jnp.minimum(s.high, s.at), s.high),
+                all_near=jnp.all(near),
+                passes=s.passes + 1,
+            )
+            return after._replace(at=jnp.where(near, s.at, walk(s.at, total, spacing, after)))
 
-        def close(state: State) -> State:
-            low, high, at, all_near, passes = state
+        def close(s: _State) -> _State:
+            def neighbours(w_k: Array, a_k: Array) -> tuple[Array, ...]:
+                lower = w_k <= s.at
+                below, above = jnp.where(lower, w_k, -jnp.inf), jnp.where(lower, jnp.inf, w_k)
+                return jnp.where(lower, a_k, 0), below, above
 
-            def term(w_k: Array, a_k: Array) -> tuple[Array, ...]:
-                lower = w_k <= at
-                return (
-                    jnp.where(lower, a_k, 0),
-                    jnp.where(lower, w_k, -jnp.inf),
-                    jnp.where(lower, jnp.inf, w_k),
-                )
-
-            up_to, below, above = reduce(term, ("sum", "max", "min"))
+            up_to, below, above = reduce(neighbours, ("sum", "max", "min"))
             total = weight - 2 * up_to
-            # With less than one party's weight to go, the neighbour itself is the median.
-            low = jnp.where(total > tied, above, jnp.where(total > -2 * least, below, low))
-            high = jnp.where(total < -tied, below, jnp.where(total < 2 * least, above, high))
             halves = jnp.abs(total) <= tied
-            low, high = (jnp.where(halves, 0.5 * (below + above), end) for end in (low, high))
+            # With less than one party's weight to go, the neighbour itself is the median.
+            low = jnp.where(total > tied, above, jnp.where(total > -2 * least, below, s.low))
+            high = jnp.where(total < -tied, below, jnp.where(total < 2 * least, above, s.high))
+            middle = 0.5 * (below + above)
+            after = s._replace(
+                low=jnp.where(halves, middle, low),
+                high=jnp.where(halves, middle, high),
+                passes=s.passes + 1,
+            )
+            just_under = below - epsilon(below) * jnp.abs(below) - tiny(below)
+            neighbour = jnp.where(total > 0, above, just_under)
             near = jnp.abs(total) <= NEAR * largest
-            neighbour = jnp.where(total > 0, above, jnp.nextafter(below, -jnp.inf))
-            onwards = jnp.where(near, neighbour, walk(at, total, low, high, passes))
-            at = jnp.where(halves, at, onwards)
-            return low, high, at, all_near, passes + 1
+            onwards = jnp.where(near, neighbour, walk(s.at, total, spacing, after))
+            return after._replace(at=jnp.where(halves, s.at, onwards))
 
-        def look(state: State) -> State:
-            *_, all_near, passes = state
-            return lax.cond(all_near | (passes % 6 == 5), close, count, state)
+        def look(s: _State) -> _State:
+            after: _State = lax.cond(s.all_near | (s.passes % 6 == 5), close, count, s)
+            return after
 
-        def unsolved(state: State) -> Array:
-            low, high, *_, passes = state
-            return jnp.any(low != high) & (passes < MOST_PASSES)
+        def unsolved(s: _State) -> Array:
+            return jnp.any(s.low != s.high) & (s.passes < MOST_PASSES)
 
         infinite = jnp.full_like(at, jnp.inf)
-        opened = (-infinite, infinite, at, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
-        low, high, at, _, passes = lax.while_loop(unsolved, look, opened)
-        return jnp.where(low == high, low, at), jnp.full(at.shape, passes), low == high
+        first = _State(-infinite, infinite, at, jnp.array(False), jnp.zeros((), jnp.int32))
+        last = lax.while_loop(unsolved, look, first)
+        closed = last.low == last.high
+        return jnp.where(closed, last.low, last.at), jnp.full(at.shape, last.passes), closed
 
-    w, passes, closed = rows.by_columns(
-        solve, w_local, weights, median if start is None else start, spacing
-    )
+    spacing = spacing * (w_local.shape[0] / weight)
+    begin = median if start is None else start
+    w, passes, closed = rows.by_columns(solve, w_local, weights, begin, spacing)
     return w, jnp.max(passes), jnp.all(closed)

@@ -8,7 +8,7 @@ from jax import lax
 from typing_extensions import override
 
 from fedplus._check import require
-from fedplus._types import Array, Matrix, Vector, settings
+from fedplus._types import Array, Matrix, Vector, epsilon, settings
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.mean import mean
 from fedplus.aggregation.median import NETWORK_UP_TO, median_by_counting, median_by_network
@@ -71,7 +71,7 @@ def _minimise(
     def turn(s: State) -> State:
         move, pull = moves(psi, w_local, each, s.ahead)
         left = jnp.linalg.norm(move)
-        done = left <= ACCURACY * pull + 2 * jnp.finfo(move.dtype).eps * jnp.linalg.norm(s.ahead)
+        done = left <= ACCURACY * pull + 2 * epsilon(move) * jnp.linalg.norm(s.ahead)
         w = s.ahead + move
         uphill = jnp.sum(move * (w - s.w)) < 0
         grown = 0.5 * (1 + jnp.sqrt(1 + 4 * s.momentum**2))
@@ -100,7 +100,7 @@ def _(psi: L2, w_local: Matrix, weights: Vector | None, start: Vector | None) ->
     each = _each(w_local, weights)
     delta = jnp.asarray(psi.delta, w_local.dtype)
     start = good_start(w_local, each) if start is None else start
-    found = weiszfeld(w_local, each, delta, start, ACCURACY)
+    found = weiszfeld(w_local, each, lambda _: delta, start)
     pulls = each * jnp.minimum(1, delta / jnp.maximum(found.distances, delta))
     # Σ_k a_k clip(w_k − w) = (Σ pulls)·(their weighted mean − w).
     move = (weighted_mean(w_local, pulls) - found.w) * (jnp.sum(pulls) / jnp.sum(each))

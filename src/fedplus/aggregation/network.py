@@ -22,16 +22,18 @@ def order_statistics(rows: list[Vector], ranks: tuple[int, ...]) -> list[Array]:
 @cache
 def _comparators(n: int, ranks: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     size = 1 << (n - 1).bit_length()
-    network = []
+    network: list[tuple[int, int]] = []
     p = 1
     while p < size:
         k = p
         while k >= 1:
             for j in range(k % p, size - k, 2 * k):
-                for i in range(j, min(j + k, size - k)):
-                    # Rows past n would be +∞ and stay where they are.
-                    if i // (2 * p) == (i + k) // (2 * p) and i + k < n:
-                        network.append((i, i + k))
+                # Rows past n would be +∞ and stay where they are.
+                network += [
+                    (i, i + k)
+                    for i in range(j, min(j + k, size - k))
+                    if i // (2 * p) == (i + k) // (2 * p) and i + k < n
+                ]
             k //= 2
         p *= 2
     needed = set(ranks)

@@ -8,7 +8,7 @@ from jax import lax
 from typing_extensions import override
 
 from fedplus._check import require, require_number
-from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus._types import Array, Matrix, Vector, epsilon, settings, static
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.rows import weighted_mean
 from fedplus.psi import AbstractPsi
@@ -35,7 +35,7 @@ class Recursion(AbstractAggregator):
 
     psi: AbstractPsi
     tolerance: float = 1e-6
-    most: int = static(100_000)
+    most: int = static(default=100_000)
 
     def __post_init__(self) -> None:
         require(isinstance(self.psi, AbstractPsi), "Recursion.psi", repr(self.psi), "a ψ")
@@ -50,7 +50,7 @@ class Recursion(AbstractAggregator):
             w, turns, _, _ = state
             move, pull = moves(self.psi, w_local, each, w)
             left = jnp.linalg.norm(move)
-            rounding = 2 * jnp.finfo(w.dtype).eps * jnp.linalg.norm(w)
+            rounding = 2 * epsilon(w) * jnp.linalg.norm(w)
             done = left <= self.tolerance * pull + rounding
             return jnp.where(done, w, w + move), turns + 1, left, done
 

@@ -86,8 +86,9 @@ def by_columns(
 
         if count == 1:
             return at(0)
-        shapes = jax.eval_shape(at, 0)
-        return lax.fori_loop(0, count, fill, tuple(jnp.zeros((d,), s.dtype) for s in shapes))
+        empty = tuple(jnp.zeros((d,), s.dtype) for s in jax.eval_shape(at, 0))
+        filled: tuple[Vector, ...] = lax.fori_loop(0, count, fill, empty)
+        return filled
 
     def at_once(w_local: Matrix, weights: Vector, *vectors: Vector) -> tuple[Vector, ...]:
         return solve(_plain(w_local, weights), *vectors)
@@ -99,7 +100,7 @@ def by_columns(
 
 
 def _plain(w_local: Matrix, weights: Vector) -> Reduce:
-    combine = {"sum": jnp.sum, "max": jnp.max, "min": jnp.min}
+    combine: dict[Way, Callable[..., Array]] = {"sum": jnp.sum, "max": jnp.max, "min": jnp.min}
 
     def reduce(term: Term, ways: tuple[Way, ...]) -> tuple[Vector, ...]:
         terms = term(w_local, weights[:, None])
@@ -131,6 +132,7 @@ def _looped(w_local: Matrix, weights: Vector, start: Array | int, width: int) ->
             return sums
 
         empty = tuple(jnp.full((width,), first[way], w_local.dtype) for way in ways)
-        return lax.fori_loop(0, groups, add_group, empty)
+        sums: tuple[Vector, ...] = lax.fori_loop(0, groups, add_group, empty)
+        return sums
 
     return reduce

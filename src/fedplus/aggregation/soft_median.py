@@ -3,9 +3,9 @@
     G(w) = Σ_k a_k clip((w_k − w)/δ, −1, 1) = 0,    piecewise linear and non-increasing.
 
 Each pass over W evaluates G and its slope; Newton's step is exact once no breakpoint w_k ± δ lies
-between. It starts at last round's w̃ or else at the exact median, which is never further than δ from
-the root. Where half of the weight pulls with full strength on either side the root is an interval;
-the paper's recursion starts at the mean and stops at the interval's nearest point, and so do we.
+between. It starts at last round's w̃ or else near the median, which is never further than δ from the
+root. Where half of the weight pulls with full strength on either side the root is an interval; the
+paper's recursion starts at the mean and stops at the interval's nearest point, and so do we.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from fedplus._types import Array, Matrix, Vector
+from fedplus._types import Array, Matrix, Vector, epsilon
 from fedplus.aggregation import rows
 from fedplus.aggregation.search import MOST_PASSES, move
 
@@ -22,65 +22,78 @@ class SoftMedian(NamedTuple):
     """A root a coordinate, and what it took."""
 
     w: Vector
-    left: Array  # ‖·‖₂ of how far the recursion would move it, Σ_k a_k clip(w_k − w, −δ, δ) / Σ a_k
+    left: Array  # ‖·‖₂ of how far the recursion would move it: Σ_k a_k clip(w_k − w, −δ, δ) / Σ a_k
     passes: Array
     converged: Array
+
+
+class _State(NamedTuple):
+    low: Vector  # G is positive here
+    high: Vector  # and negative here
+    at: Vector  # where the next pass looks
+    level: Vector  # whether the root is an interval around it
+    done: Array
+    passes: Array
 
 
 def soft_median(
     w_local: Matrix, weights: Vector, delta: Array, mean: Vector, start: Vector, spacing: Vector
 ) -> SoftMedian:
     """The root in every coordinate; ``spacing``: how far w moves past one of N parties, about."""
-    eps = jnp.finfo(w_local.dtype).eps
+    eps = epsilon(w_local)
     weight, largest = jnp.sum(weights), jnp.max(weights)
-    spacing = spacing * (w_local.shape[0] / weight)
+
+    def edge(at: Vector) -> Vector:
+        """δ less what rounding may hide, so that a party at the end of an interval pulls in full."""
+        return jnp.maximum((1 - 4 * eps) * delta - 2 * eps * jnp.abs(at), 0.5 * delta)
 
     def solve(
         reduce: rows.Reduce, mean: Vector, start: Vector, spacing: Vector
     ) -> tuple[Vector, ...]:
-        State = tuple[Vector, Vector, Vector, Vector, Array, Array]
+        def look(s: _State) -> _State:
+            inner = edge(s.at)
+            inverse = 1 / inner
 
-        def look(state: State) -> State:
-            low, high, at, _, _, passes = state
+            def pull_and_slope(w_k: Array, a_k: Array) -> tuple[Array, ...]:
+                x = (w_k - s.at) * inverse
+                return a_k * jnp.clip(x, -1, 1), jnp.where(jnp.abs(x) < 1, a_k, 0)
 
-            def pull(w_k: Array, a_k: Array) -> tuple[Array, ...]:
-                x = w_k - at
-                return a_k * jnp.clip(x * (1 / delta), -1, 1), jnp.where(jnp.abs(x) < delta, a_k, 0)
-
-            total, free = reduce(pull, ("sum", "sum"))
+            total, free = reduce(pull_and_slope, ("sum", "sum"))
+            low = jnp.where(total > 0, jnp.maximum(s.low, s.at), s.low)
+            high = jnp.where(total < 0, jnp.minimum(s.high, s.at), s.high)
+            newton = inner * total / jnp.where(free > 0, free, 1)
+            rounding = eps * (2 * jnp.abs(s.at) + 0.5 * delta * weight / largest)
+            near = jnp.abs(total) <= free
+            settled = near & (jnp.abs(newton) <= rounding) & (free > 0)
             level = (free == 0) & (jnp.abs(total) <= 4 * eps * weight)
-            low = jnp.where(total > 0, jnp.maximum(low, at), low)
-            high = jnp.where(total < 0, jnp.minimum(high, at), high)
-            newton = delta * total / jnp.where(free > 0, free, 1)
+            closed = high - low <= eps * jnp.abs(s.at)
             far = 0.5 * total * spacing + jnp.sign(total) * delta
-            is_near = jnp.abs(total) <= free
-            following = move(at, jnp.where(is_near, newton, far), low, high, passes, 6)
-            rounding = eps * (2 * jnp.abs(at) + 0.5 * delta * weight / largest)
-            settled = is_near & (jnp.abs(newton) <= rounding)
-            closed = high - low <= eps * jnp.abs(at)
-            following = jnp.where(settled, at + newton, jnp.where(level | closed, at, following))
-            return low, high, following, level, jnp.all(settled | level | closed), passes + 1
-
-        def unsolved(state: State) -> Array:
-            return ~state[4] & (state[5] < MOST_PASSES)
+            onwards = move(s.at, jnp.where(near, newton, far), low, high, s.passes, every=6)
+            at = jnp.where(settled, s.at + newton, jnp.where(level | closed, s.at, onwards))
+            done = jnp.all(settled | level | closed)
+            return _State(low, high, at, level, done, s.passes + 1)
 
         infinite, no = jnp.full_like(start, jnp.inf), jnp.zeros(start.shape, bool)
-        opened = (-infinite, infinite, start, no, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
-        _, _, at, level, done, passes = lax.while_loop(unsolved, look, opened)
+        first = _State(-infinite, infinite, start, no, jnp.array(False), jnp.zeros((), jnp.int32))
+        last = lax.while_loop(lambda s: ~s.done & (s.passes < MOST_PASSES), look, first)
+
+        inner = edge(last.at)
 
         def full_strength(w_k: Array, a_k: Array) -> tuple[Array, ...]:
-            x = w_k - at
-            return jnp.where(x <= -delta, w_k, -jnp.inf), jnp.where(x >= delta, w_k, jnp.inf)
+            x = w_k - last.at
+            return jnp.where(x <= -inner, w_k, -jnp.inf), jnp.where(x >= inner, w_k, jnp.inf)
 
         def nearest_to_mean(at: Vector) -> Vector:
             below, above = reduce(full_strength, ("max", "min"))
-            return jnp.where(level, jnp.clip(mean, below + delta, above - delta), at)
+            return jnp.where(last.level, jnp.clip(mean, below + delta, above - delta), at)
 
-        w = lax.cond(jnp.any(level), nearest_to_mean, lambda at: at, at)
+        w = lax.cond(jnp.any(last.level), nearest_to_mean, lambda at: at, last.at)
         (left,) = reduce(
             lambda w_k, a_k: (a_k * jnp.clip((w_k - w) * (1 / delta), -1, 1),), ("sum",)
         )
-        return w, left * (delta / weight), jnp.full(w.shape, passes), jnp.full(w.shape, done)
+        passes, done = jnp.full(w.shape, last.passes), jnp.full(w.shape, last.done)
+        return w, left * (delta / weight), passes, done
 
+    spacing = spacing * (w_local.shape[0] / weight)
     w, left, passes, done = rows.by_columns(solve, w_local, weights, mean, start, spacing)
     return SoftMedian(w, jnp.linalg.norm(left), jnp.max(passes), jnp.all(done))

@@ -6,15 +6,18 @@ models, so the iteration runs on the N weights p; each turn costs two passes ove
 for the distances.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
-from fedplus._types import Array, Matrix, Vector
+from fedplus._types import Array, Matrix, Vector, epsilon
 from fedplus.aggregation.anderson import Visit, fixed_point
 from fedplus.aggregation.median import median_by_network
 from fedplus.aggregation.rows import distances, weighted_mean
 
+ACCURACY = 1e-6
 MOST_TURNS = 300
 START_ROWS = 31
 
@@ -30,40 +33,70 @@ class Median(NamedTuple):
 
 
 def weiszfeld(
-    w_local: Matrix, weights: Vector, delta: Array, start: Vector, accuracy: Array | float
+    w_local: Matrix, weights: Vector, radius: Callable[[Vector], Array], start: Vector
 ) -> Median:
-    """Iterate until the step left is at most ``accuracy`` times the parties' median distance."""
-    eps = jnp.finfo(w_local.dtype).eps
+    """Iterate until w stands still; ``radius`` gives δ from the distances, if it is to depend on them.
 
-    def reweigh(r: Vector) -> Vector:
-        q = weights / jnp.maximum(r, delta)
+    A step shorter than a hundredth of ``ACCURACY`` times the typical distance counts as none, since
+    near a party that is almost the median the steps are far shorter than the way that is left.
+    """
+    eps = epsilon(w_local)
+    accuracy = max(0.01 * ACCURACY, 4 * eps)
+
+    def reweigh(r: Vector, delta: Array) -> Vector:
+        reach = jnp.maximum(r, delta)
+        q = weights * (jnp.min(reach) / reach)  # Scaled, so that a tiny δ cannot overflow.
         return q / jnp.sum(q)
 
     def look(p: Vector) -> Visit[tuple[Vector, Vector]]:
         w = weighted_mean(w_local, p)
         r = distances(w_local, w)
-        q = reweigh(r)
+        q = reweigh(r, radius(r))
         left = jnp.sum(jnp.abs(q - p) * r)  # Bounds ‖Σ (q − p)(w_k − w)‖.
-        typical = jnp.maximum(jnp.median(r), eps * jnp.max(r))
-        done = left <= accuracy * typical + 4 * eps * jnp.linalg.norm(w)
+        done = left <= accuracy * typical(r, weights) + 4 * eps * jnp.linalg.norm(w)
         return Visit(q, left, done, (w, r))
 
-    visit, turns = fixed_point(look, reweigh(distances(w_local, start)), MOST_TURNS)
+    def begin(at: Vector) -> Vector:
+        """Weights to begin with: near a party that is the median, all on it; near another, not."""
+        r = distances(w_local, at)
+        apart = 0.1 * typical(r, weights)
+        party = w_local[jnp.argmin(jnp.where(weights > 0, r, jnp.inf))]
+        from_party = distances(w_local, party)
+        there = from_party <= radius(from_party)
+        others = jnp.where(there, 0, weights / jnp.where(there, 1, from_party))
+        pull = jnp.linalg.norm(others @ w_local - jnp.sum(others) * party)
+        is_median = (jnp.min(r) < apart) & (pull <= jnp.sum(weights * there))
+        at_start = reweigh(r, jnp.maximum(radius(r), apart))
+        return jnp.where(is_median, reweigh(from_party, radius(from_party)), at_start)
+
+    visit, turns = fixed_point(look, begin(start), MOST_TURNS)
+    # Where a party just holds the rest in balance the steps shrink without end: is it that party?
+    again = look(begin(visit.found[0]))
+    better = ~visit.done & again.done
+    visit = jax.tree.map(lambda a, b: jnp.where(better, a, b), again, visit)
     w, r = visit.found
     return Median(w, r, visit.left, turns, visit.done)
 
 
-def good_start(w_local: Matrix, weights: Vector) -> Vector:
-    """The coordinatewise median of a few rows, or the mean if that is lower in Σ a_k‖w_k − w‖.
+def typical(r: Vector, weights: Vector) -> Array:
+    """The weighted median distance; if most are at w itself, the rounding of the farthest one's."""
+    order = jnp.argsort(r)
+    total = jnp.cumsum(weights[order])
+    middle = r[order[jnp.searchsorted(total, 0.5 * total[-1])]]
+    return jnp.maximum(middle, epsilon(r) * jnp.max(r))
 
-    The former spares the many turns that far outliers cost from the mean; the latter makes sure that
-    the iteration does not begin amid a minority.
+
+def good_start(w_local: Matrix, weights: Vector) -> Vector:
+    """The lowest in Σ a_k‖w_k − w‖ of: the coordinatewise median of a few rows, mean, heaviest party.
+
+    The first spares the many turns that far outliers cost from the mean; the mean makes sure that the
+    iteration does not begin amid a minority; a party with half of the weight is the median itself.
     """
     n = w_local.shape[0]
     size = min(n, START_ROWS)
-    median = median_by_network(
-        w_local[jnp.array([(2 * i + 1) * n // (2 * size) for i in range(size)])]
-    )
+    picked = jnp.array([(2 * i + 1) * n // (2 * size) for i in range(size)])
+    median = median_by_network(w_local[picked])
     mean = weighted_mean(w_local, weights)
-    heights = [jnp.sum(weights * distances(w_local, w)) for w in (median, mean)]
-    return jnp.where(heights[0] <= heights[1], median, mean)
+    candidates = jnp.stack([median, mean, w_local[jnp.argmax(weights)]])
+    heights = jnp.stack([jnp.sum(weights * distances(w_local, w)) for w in candidates])
+    return candidates[jnp.argmin(heights)]

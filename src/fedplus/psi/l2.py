@@ -36,7 +36,7 @@ class L2(AbstractPsi):
 
     @override
     def value(self, x: Vector) -> Array:
-        return self.delta * jnp.linalg.norm(x)
+        return self.delta * jnp.sqrt(jnp.sum(x**2))
 
     @override
     def prox(self, x: Vector) -> Vector:

@@ -1,0 +1,298 @@
+"""Speed of the aggregators: ratios to their peers, measured side by side in one run.
+
+    make bench                                      # writes benchmarks/results/aggregation-cpu.json
+    python benchmarks/aggregation.py --quick        # small sizes only
+    python benchmarks/aggregation.py --no-peers     # without byzfl (on a GPU machine, say)
+
+Each contender of a comparison is timed in turn, several times over, and the median is taken, so that a
+busy machine disturbs all alike. Memory is the peak of a process of its own, less what it holds once
+W is loaded.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import fedplus as fp
+
+HERE = Path(__file__).parent
+SIZES = [(n, d) for d in (7_850, 100_000, 1_000_000) for n in (10, 50, 200, 1000)]
+BYTES_AT_MOST = 2 * 2**30
+DELTA = 0.1
+
+
+def timed(contenders, repeats=7, seconds=6.0):
+    """Median milliseconds of each function, called in turn."""
+    times = {name: [] for name in contenders}
+    for call in contenders.values():
+        jax.block_until_ready(call())
+    begun = time.perf_counter()
+    for turn in range(repeats):
+        for name, call in contenders.items():
+            start = time.perf_counter()
+            jax.block_until_ready(call())
+            times[name].append(1e3 * (time.perf_counter() - start))
+        if turn >= 2 and time.perf_counter() - begun > seconds:
+            break
+    return {name: float(np.median(t)) for name, t in times.items()}
+
+
+def models(n, d, outliers=0.1, scale=1e6, seed=0):
+    """Standard normal models; a share of them, in one and the same place, ``scale`` away."""
+    rng = np.random.default_rng(seed)
+    made = rng.standard_normal((n, d), dtype=np.float32)
+    far = round(outliers * n)
+    made[rng.permutation(n)[:far]] += np.float32(scale) * rng.standard_normal(d, dtype=np.float32)
+    return made
+
+
+def numpy_sorted_median(w):
+    """NumPy's fastest: blocks of columns made contiguous, sorted by its SIMD sort."""
+    n, d = w.shape
+    out = np.empty(d, w.dtype)
+    for i in range(0, d, 4096):
+        block = np.ascontiguousarray(w[:, i : i + 4096].T)
+        block.sort(axis=1)
+        out[i : i + 4096] = (block[:, (n - 1) // 2] + block[:, n // 2]) / 2
+    return out
+
+
+def peer(python, w, turns):
+    """Milliseconds of byzfl's aggregators on the same W, in its own environment.
+
+    Its geometric median runs a given number of turns; ``turns`` None asks for the least number that
+    reaches an accuracy of 1e-6.
+    """
+    with tempfile.NamedTemporaryFile(suffix=".npy") as file:
+        np.save(file.name, w)
+        command = [python, str(HERE / "peer_byzfl.py"), file.name, json.dumps(turns), str(DELTA)]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
+
+
+def accuracy(w, point):
+    """Distance from the exact δ-geometric median of W, relative to the typical distance."""
+    exact = w.astype(np.float64)
+    centre = np.asarray(point, np.float64)
+    for _ in range(100):
+        r = np.maximum(np.linalg.norm(exact - centre, axis=1), DELTA)
+        centre = (1 / r) @ exact / np.sum(1 / r)
+    return float(np.linalg.norm(np.asarray(point) - centre) / np.median(r))
+
+
+def compare(n, d, byzfl, turns):
+    """All comparisons at one size."""
+    w = models(n, d)
+    j = jnp.asarray(w)
+    on_gpu = jax.default_backend() != "cpu"
+    layout = (("body", d // 2), ("head", d - d // 2))
+    blocks = fp.Moreau(fp.Blocks({"head": fp.L1(DELTA), "*": fp.L2(DELTA)}, layout))
+    body, head = jnp.array(j[:, : d // 2]), jnp.array(j[:, d // 2 :])
+    sort = jax.jit(lambda w: jnp.sort(w, axis=0)[n // 2])
+    ours = {
+        "mean": lambda: fp.Mean()(j).w,
+        "coordinate median": lambda: fp.CoordinateMedian()(j).w,
+        "Moreau(L1)": lambda: fp.Moreau(fp.L1(DELTA))(j).w,
+        "geometric median": lambda: fp.GeometricMedian()(j).w,
+        "Moreau(L2)": lambda: fp.Moreau(fp.L2(DELTA))(j).w,
+        "Blocks": lambda: blocks(j).w,
+        "its parts": lambda: (fp.Moreau(fp.L2(DELTA))(body).w, fp.Moreau(fp.L1(DELTA))(head).w),
+    }
+    others = {} if on_gpu else {
+        "NumPy mean": lambda: w.mean(axis=0),
+        "NumPy sort": lambda: numpy_sorted_median(w),
+    }  # fmt: skip
+    slow = {"jnp.sort": lambda: sort(j)}
+    if not on_gpu:
+        slow["NumPy median"] = lambda: np.median(w, axis=0)
+    ms = timed(ours | others) | timed(slow, repeats=3)
+    row = {"n": n, "d": d, "ms": ms}
+    if byzfl:
+        found = peer(byzfl, w, turns.get(n))
+        turns.setdefault(n, found.pop("turns"))
+        row["turns that byzfl needs"] = turns[n]
+        ms |= found
+    many = jnp.asarray(models(n, d, 0.3))
+    ms |= timed({"Moreau(L2), 30% far": lambda: fp.Moreau(fp.L2(DELTA))(many).w})
+    if n * d <= 10_000_000:
+        row["error of Moreau(L2)"] = accuracy(w, fp.Moreau(fp.L2(DELTA))(j).w)
+    return row
+
+
+def warm(n=1000, d=7850, moved=10):
+    """From last round's result after a few parties moved a little, against from scratch."""
+    w = models(n, d, 0.0)
+    after = w.copy()
+    after[:moved] += 0.01 * np.random.default_rng(1).standard_normal((moved, d), dtype=np.float32)
+    after = jnp.asarray(after)
+    rows = {}
+    for name, aggregate in {
+        "coordinate median": fp.CoordinateMedian(), "Moreau(L1(0.1))": fp.Moreau(fp.L1(0.1)),
+        "Moreau(L1(0.001))": fp.Moreau(fp.L1(0.001)), "geometric median": fp.GeometricMedian(),
+        "Moreau(L2(0.1))": fp.Moreau(fp.L2(0.1)),
+    }.items():  # fmt: skip
+        start = aggregate(jnp.asarray(w)).w
+        rows[name] = timed({
+            "cold": lambda a=aggregate: a(after).w,
+            "warm": lambda a=aggregate, s=start: a(after, start=s).w,
+        })  # fmt: skip
+    return rows
+
+
+def recursion(n=20, d=1000):
+    """Against the paper's recursion at equal residual."""
+    w = jnp.asarray(models(n, d, 0.05, 30.0))
+    rows = {}
+    for name, psi in {"L1": fp.L1(DELTA), "L2": fp.L2(DELTA)}.items():
+        fast = fp.Moreau(psi)(w)
+        slow = fp.Recursion(psi, tolerance=1e-5)
+        rows[name] = timed(
+            {"Moreau": lambda p=psi: fp.Moreau(p)(w).w, "recursion": lambda s=slow: s(w).w}
+        )
+        rows[name] |= {"residuals": [float(fast.residual), float(slow(w).residual)],
+                       "turns": [int(fast.iterations), int(slow(w).iterations)]}  # fmt: skip
+    return rows
+
+
+WATCHED = (
+    "fp.Mean()",
+    "fp.CoordinateMedian()",
+    "fp.GeometricMedian()",
+    "fp.Moreau(fp.L1(0.1))",
+    "fp.Moreau(fp.L2(0.1))",
+    "fp.Moreau(fp.Blocks({'a': fp.L1(0.1), '*': fp.L2(0.1)}, (('a', 500000), ('b', 500000))))",
+)
+
+
+def memory(n=50, d=1_000_000):
+    """Peak memory of one aggregation beyond W, the program included, as a multiple of W."""
+    rows = {}
+    for name in WATCHED:
+        command = [sys.executable, __file__, "--memory-of", name, str(n), str(d)]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        rows[name] = round(float(run.stdout), 2)
+    return rows
+
+
+def memory_of(expression, n, d):
+    """In a process of its own: load W, then aggregate while a thread watches the process's memory."""
+    w = jnp.asarray(models(n, d))
+    aggregate = eval(expression, {"fp": fp})
+    page, peak, running = os.sysconf("SC_PAGE_SIZE"), 0, True
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * page
+
+    def watch():
+        nonlocal peak
+        while running:
+            peak = max(peak, resident())
+            time.sleep(0.001)
+
+    before = resident()
+    thread = threading.Thread(target=watch)
+    thread.start()
+    jax.block_until_ready(aggregate(w).w)
+    running = False
+    thread.join()
+    print((peak - before) / w.nbytes)
+
+
+def verdicts(sizes, extra):
+    """The ratios that the comparisons come down to; above 1 is better for us where nothing is said."""
+    lines = []
+    for row in sizes:
+        ms, at = row["ms"], f"{row['n']} × {row['d']:,}"
+        medians = [ms[k] for k in ("NumPy median", "NumPy sort", "byzfl median") if k in ms]
+        line = {"at": at}
+        if "NumPy mean" in ms:
+            line["NumPy mean / mean"] = ms["NumPy mean"] / ms["mean"]
+        if medians:
+            line["best peer / coordinate median"] = min(medians) / ms["coordinate median"]
+            line["best peer / Moreau(L1)"] = min(medians) / ms["Moreau(L1)"]
+        line["jnp.sort / Moreau(L1)"] = ms["jnp.sort"] / ms["Moreau(L1)"]
+        line["Moreau(L2) in means"] = ms["Moreau(L2)"] / ms["mean"]
+        line["30% far, in means"] = ms["Moreau(L2), 30% far"] / ms["mean"]
+        line["geometric median in means"] = ms["geometric median"] / ms["mean"]
+        if "byzfl geometric median" in ms:
+            line["byzfl / Moreau(L2)"] = ms["byzfl geometric median"] / ms["Moreau(L2)"]
+        line["parts / Blocks"] = ms["its parts"] / ms["Blocks"]
+        if "bandwidth" in extra:
+            gigabytes = row["n"] * row["d"] * 4 / 1e9
+            line["mean, share of bandwidth"] = gigabytes / (ms["mean"] / 1e3) / extra["bandwidth"]
+        lines.append({k: v if isinstance(v, str) else round(v, 2) for k, v in line.items()})
+    return lines
+
+
+def bandwidth():
+    """GB/s of a plain copy of a large array, read and write."""
+    big = jnp.ones(2**28 if jax.default_backend() != "cpu" else 2**26, jnp.float32)
+    copy = jax.jit(lambda x: x + 1)
+    return 2 * big.nbytes / 1e9 / (timed({"copy": lambda: copy(big)})["copy"] / 1e3)
+
+
+def byzfl_environment():
+    """Byzfl in an environment of its own: torch's CPU build, and no torchvision, which it does not need here."""
+    python = HERE.parent / ".venv-byzfl" / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(python.parent.parent)], check=True)
+        install = [str(python), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*install, "torch==2.13.0", "numpy", "scipy"], check=True)
+        subprocess.run([*install, "--no-deps", "byzfl==0.0.11"], check=True)
+    return str(python)
+
+
+def main():
+    """Run, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes only")
+    parser.add_argument("--no-peers", action="store_true", help="do not install or run byzfl")
+    parser.add_argument(
+        "--memory-of", nargs=3, metavar=("AGGREGATOR", "N", "D"), help=argparse.SUPPRESS
+    )
+    parser.add_argument("--out", type=Path, help="where to write the JSON")
+    asked = parser.parse_args()
+    if asked.memory_of:
+        return memory_of(asked.memory_of[0], *map(int, asked.memory_of[1:]))
+    on_gpu = jax.default_backend() != "cpu"
+    byzfl = None if asked.no_peers or on_gpu else byzfl_environment()
+    sizes = [
+        s for s in SIZES if s[0] * s[1] * 4 <= BYTES_AT_MOST and (not asked.quick or s[1] < 10_000)
+    ]
+    rows, turns = [], {}
+    for n, d in sizes:
+        rows.append(compare(n, d, byzfl, turns))
+        print(f"{n} × {d:,}:", {k: round(v, 2) for k, v in rows[-1]["ms"].items()}, flush=True)
+    extra = {"warm start, 10 of 1000 moved": warm(), "against the recursion": recursion()}
+    extra["bandwidth"] = bandwidth()
+    if not on_gpu:
+        extra["peak extra memory in W"] = memory()
+    table = verdicts(rows, extra)
+    report = {
+        "machine": platform.processor() or platform.machine(), "device": str(jax.devices()[0]),
+        "cores": os.cpu_count(), "versions": {"jax": jax.__version__, "numpy": np.__version__},
+        "ratios": table, "sizes": rows, **extra,
+    }  # fmt: skip
+    out = asked.out or HERE / "results" / f"aggregation-{jax.default_backend()}.json"
+    temporary = out.with_suffix(".tmp")
+    temporary.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    temporary.replace(out)
+    for line in table:
+        print(line)
+    print(json.dumps(extra, indent=1, ensure_ascii=False))
+    return None
+
+
+if __name__ == "__main__":
+    main()

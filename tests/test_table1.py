@@ -1,0 +1,361 @@
+"""Every row of Table 1 is the method it names, against plain NumPy written from the papers.
+
+The references loop over parties and know only the steps that a party does; the library gets batches
+padded with NaN, so that one step too many would show.
+"""
+
+import dataclasses
+from functools import partial
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import fedplus as fp
+
+N, D, B, E, ROUNDS = 7, 5, 4, 5, 6
+ETA, SIGMA, DELTA = 0.1, 0.5, 0.3
+KAPPA = 1 / (1 + ETA * SIGMA)  # 0.952
+HEAD, BODY, NORM = [0, 3], [1, 2], [4]
+LAYOUT = (("head/b", 1), ("body", 2), ("head/w", 1), ("norm", 1))
+FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # Compiling is most of this file's time.
+play = jax.jit(fp.FedPlus.round, static_argnums=3, compiler_options=FAST_TO_COMPILE)
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    with jax.enable_x64(True):
+        yield
+
+
+def mean(models, a):
+    """Of the models of some parties, whose weights are a; so below."""
+    return sum(a_k * w_k for a_k, w_k in zip(a, models, strict=True)) / sum(a)
+
+
+def geometric_median(models, a):
+    """Argmin Σ a_k‖w_k − w‖: a party by Kuhn's condition, or else where Weiszfeld's loop ends."""
+    models = np.array(models)
+    for w in models:
+        r = np.linalg.norm(models - w, axis=1)
+        far = r > 0
+        if np.linalg.norm((a[far] / r[far]) @ (models[far] - w)) <= a[~far].sum():
+            return w
+    w = mean(models, a)
+    for _ in range(3_000):
+        w = mean(models, a / np.linalg.norm(models - w, axis=1))
+    return w
+
+
+def coordinate_median(models, a):
+    """Argmin Σ a_k|w_k − w| a coordinate: a party's value, or the middle of all that minimise."""
+    models = np.array(models)
+    costs = np.array([a @ abs(models - w) for w in models])
+    best = np.where(costs <= costs.min(axis=0) + 1e-12, models, np.nan)
+    return (np.nanmin(best, axis=0) + np.nanmax(best, axis=0)) / 2
+
+
+def recursion(personal, models, a):
+    """The paper's two steps, from the mean until w̃ stands still."""
+    w_mean = w = mean(models, a)
+    for _ in range(50_000):
+        last, v = w, [personal(w_k - w) for w_k in models]
+        w = w_mean - mean(v, a)
+        if np.linalg.norm(w - last) <= 1e-14:
+            return w
+    raise AssertionError("the paper's recursion did not converge: take a larger δ")
+
+
+def scaled(x):
+    """The personal part v_k of x = w_k − w̃, here FedAvg+'s; so below."""
+    return x / (1 + DELTA)
+
+
+def shrunk(x):
+    length = np.linalg.norm(x)
+    return max(0.0, 1 - DELTA / length) * x if length > 0 else x
+
+
+def thresholded(x):
+    """Deviation D3: on both sides of 0."""
+    return np.array([np.sign(c) * max(abs(c) - DELTA, 0.0) for c in x])
+
+
+def by_layer(x):
+    v = np.empty(D)
+    v[HEAD], v[BODY], v[NORM] = shrunk(x[HEAD]), thresholded(x[BODY]), scaled(x[NORM])
+    return v
+
+
+def local_sgd(w, w_global, r):
+    """Every active party goes on by itself; w holds all parties' models."""
+    for k in r.cohort:
+        for batch in r.batches[k]:
+            w[k] = w[k] - ETA * r.gradient(w[k], *batch)
+
+
+def fedavg(w, w_global, r):
+    """Start from the global model, take E_k SGD steps."""
+    for k in r.cohort:
+        w[k] = w_global
+    local_sgd(w, w_global, r)
+
+
+def fedprox(w, w_global, r):
+    """Descend f_k(w) + (μ/2)‖w − w̃‖² from w̃, with the stepsize ηκ of Proposition 1."""
+    for k in r.cohort:
+        w[k] = w_global
+        for batch in r.batches[k]:
+            w[k] = w[k] - ETA * KAPPA * (r.gradient(w[k], *batch) + SIGMA * (w[k] - w_global))
+
+
+def fed_plus(personal, w, w_global, r):
+    """From the party's own model, descend and then pull towards w̃ + v_k."""
+    for k in r.cohort:
+        v, gradients = personal(w[k] - w_global), []
+        w[k] = (1 - r.lam) * w[k] + r.lam * w_global
+        for batch in r.batches[k]:
+            gradients.append(r.gradient(w[k], *batch))
+            w[k] = w[k] + r.move(np.array(gradients))
+            w[k] = KAPPA * w[k] + (1 - KAPPA) * (w_global + v)
+
+
+def plain(g):
+    """What to add to w, from this round's gradients up to now; so below."""
+    return -ETA * g[-1]
+
+
+def momentum(g):
+    return -ETA * 0.9 ** np.arange(len(g))[::-1] @ g
+
+
+def adam(g):
+    def average(b, values):  # bias-corrected, that is, weights b^i that sum to 1
+        powers = b ** np.arange(len(values))[::-1]
+        return powers @ values / powers.sum()
+
+    return -ETA * average(0.9, g) / (np.sqrt(average(0.999, g**2)) + 1e-8)
+
+
+PARTS = {"head/*": fp.L2(DELTA), "body": fp.L1(DELTA), "*": fp.Quadratic(DELTA)}
+FREE, PULLED = {"eta": ETA}, {"eta": ETA, "sigma": SIGMA}
+TUNED, HYBRID = PULLED | {"delta": DELTA}, PULLED | {"parts": PARTS, "layout": LAYOUT}
+ONE_MODEL = {  # preset: its settings, what its parties do, how their models are aggregated
+    "fedavg": (FREE, fedavg, mean),
+    "rfa": (FREE, fedavg, geometric_median),
+    "coordinate_median": (FREE, fedavg, coordinate_median),
+    "fedprox": (PULLED, fedprox, mean),
+}
+PERSONAL = {
+    "fedavg_plus": (TUNED, partial(fed_plus, scaled), mean),
+    "fedgeomed_plus": (TUNED, partial(fed_plus, shrunk), partial(recursion, shrunk)),
+    "fedcomed_plus": (TUNED, partial(fed_plus, thresholded), partial(recursion, thresholded)),
+    "hybrid": (HYBRID, partial(fed_plus, by_layer), partial(recursion, by_layer)),
+}
+TABLE_1 = {"local_sgd": (FREE, local_sgd, mean)} | ONE_MODEL | PERSONAL
+every_row = pytest.mark.parametrize("name", TABLE_1)
+
+
+def preset(name, **local):
+    algorithm = getattr(fp.presets, name)(**TABLE_1[name][0])
+    return dataclasses.replace(algorithm, local=dataclasses.replace(algorithm.local, **local))
+
+
+def assert_close(name, got, expected):
+    """To rounding; geometric medians to what their last step, a relative 1e-6, leaves to go."""
+    atol = {"rfa": 1e-4, "fedgeomed_plus": 1e-5, "hybrid": 1e-5}.get(name, 1e-11)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=0, atol=atol), got, expected)
+
+
+@jax.grad
+def squares(w, batch):
+    return 0.5 * jnp.mean((batch[0] @ w - batch[1]) ** 2)
+
+
+@jax.grad
+def logistic(w, batch):
+    return jnp.mean(jnp.logaddexp(0, -jnp.sign(batch[1]) * (batch[0] @ w)))
+
+
+GRADIENT = {
+    squares: lambda w, x, y: x.T @ (x @ w - y) / B,
+    logistic: lambda w, x, y: -x.T @ (np.sign(y) / (1 + np.exp(np.sign(y) * (x @ w)))) / B,
+}
+
+
+def draw(active, grad, *, weighted=False, **more):
+    """Rounds of work, for the library and for the references. Party 0 is an outlier."""
+    rng = np.random.default_rng(3)
+    truth = rng.normal(size=(N, D)) + 5 * np.eye(N)[:, :1]
+    weights = rng.uniform(0.5, 2.0, N) if weighted else None
+    for _ in range(ROUNDS):
+        cohort, steps = rng.permutation(N)[:active], rng.integers(0, E + 1, active)
+        x = rng.normal(size=(active, E, B, D))
+        y = np.einsum("kebd,kd->keb", x, truth[cohort]) + 0.1 * rng.normal(size=x.shape[:3])
+        x[np.arange(E) >= steps[:, None]] = np.nan
+        done = [list(zip(x[i, :e], y[i, :e], strict=True)) for i, e in enumerate(steps)]
+        batches = dict(zip(cohort, done, strict=True))
+        work = jax.tree.map(jnp.asarray, fp.Work(cohort, (x, y), steps, weights))
+        yield work, SimpleNamespace(cohort=cohort, batches=batches, gradient=GRADIENT[grad], **more)
+
+
+def assert_equals_reference(name, algorithm, active, grad, *, weighted=False, lam=0, move=plain):
+    _, train, aggregate = TABLE_1[name]
+    w_global = np.zeros(D)
+    w, state = [w_global] * N, algorithm.init(jnp.zeros(D), N)
+    for work, r in draw(active, grad, weighted=weighted, lam=lam, move=move):
+        train(w, w_global, r)
+        counted = list(range(N)) if algorithm.over == "all" else r.cohort
+        a = np.ones(N) if work.weights is None else np.asarray(work.weights)
+        w_global = aggregate([w[k] for k in counted], a[counted])
+        state, result = play(algorithm, state, work, grad)
+        assert_close(name, state, fp.State(w_global, np.array(w)))
+        assert result.converged
+
+
+@every_row
+@pytest.mark.parametrize("active", [N, 4])
+def test_a_row_is_the_method_it_names(name, active):
+    """Round by round, with E_k that differs by party; where all are active, with weights."""
+    grad = logistic if active == N else squares
+    assert_equals_reference(name, preset(name), active, grad, weighted=active == N)
+
+
+@every_row
+def test_a_row_may_aggregate_the_others(name):
+    """Deviation D1: the active instead of all parties' models, or all instead of the active."""
+    algorithm = preset(name)
+    over = {"all": "active", "active": "all"}[algorithm.over]
+    active = 3 if over == "all" else 4  # most stay idle at first; medians that are intervals
+    assert_equals_reference(name, dataclasses.replace(algorithm, over=over), active, squares)
+
+
+@pytest.mark.parametrize("name", PERSONAL)
+def test_a_personal_row_may_start_from_a_mixture(name):
+    """Alg. 1, l. 12 with the λ = 0.001 that the paper takes for Sent140."""
+    assert_equals_reference(name, preset(name, lam=0.001), 4, squares, lam=0.001)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "move"), [(optax.sgd(ETA, momentum=0.9), momentum), (optax.adam(ETA), adam)]
+)
+def test_an_optax_step_takes_the_place_of_the_gradient_step(optimizer, move):
+    """The optimizer, begun afresh each round, and then the same pull."""
+    algorithm = preset("fedavg_plus", optimizer=optimizer)
+    assert_equals_reference("fedavg_plus", algorithm, 4, squares, move=move)
+
+
+def begun(algorithm):
+    """A state some rounds in, and work for the next."""
+    state = algorithm.init(jnp.zeros(D), N)
+    *past, (work, _) = draw(4, squares)
+    for done, _ in past:
+        state, _ = play(algorithm, state, done, squares)
+    return state, work
+
+
+@every_row
+def test_all_parties_begin_with_the_global_model(name):
+    """Alg. 1, l. 1."""
+    start = np.arange(float(D))
+    expected = fp.State(start, np.array([start] * N))
+    jax.tree.map(np.testing.assert_array_equal, preset(name).init(start, N), expected)
+
+
+@every_row
+def test_inactive_parties_keep_their_models(name):
+    """Alg. 1, l. 8-9: to the bit, while those that take a step change."""
+    algorithm = preset(name)
+    state, work = begun(algorithm)
+    after, _ = play(algorithm, state, work, squares)
+    same = np.all(after.w_local == state.w_local, axis=1)
+    assert not same[work.cohort[work.steps > 0]].any()
+    assert np.delete(same, work.cohort).all()
+
+
+@every_row
+def test_a_row_is_judged_by_the_models_its_parties_use(name):
+    """Deviation D7: w̃ for λ = 1, the personal w_k for any λ below."""
+    algorithm = preset(name)
+    state, _ = begun(algorithm)
+    expected = [state.w_global] * N if name in ONE_MODEL else state.w_local
+    np.testing.assert_array_equal(algorithm.models(state), expected)
+    np.testing.assert_array_equal(preset(name, lam=0.999).models(state), state.w_local)
+
+
+@pytest.mark.parametrize("name", ["fedprox", "fedgeomed_plus"])
+def test_a_compiled_round_is_the_eager_one(name):
+    """The same state, the same verdict."""
+    algorithm = preset(name)
+    state, work = begun(algorithm)
+    compiled, eager = (one(algorithm, state, work, squares) for one in (play, fp.FedPlus.round))
+    assert_close(name, compiled[0], eager[0])
+    assert compiled[1].converged == eager[1].converged
+
+
+@pytest.mark.parametrize("name", ["fedgeomed_plus", "fedcomed_plus"])
+def test_several_settings_at_once_are_each_by_itself(name):
+    """A round vmapped over stacked algorithms, with another σ and δ in each."""
+    make, values = getattr(fp.presets, name), ((0.2, 0.1), (0.5, 0.3), (1.0, 2.0))
+    each = [make(eta=ETA, sigma=sigma, delta=delta) for sigma, delta in values]
+    state, work = begun(each[0])
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+    together, _ = jax.vmap(lambda one: play(one, state, work, squares))(stacked)
+    for i, algorithm in enumerate(each):
+        alone, _ = play(algorithm, state, work, squares)
+        assert_close(name, fp.State(*(leaf[i] for leaf in together)), alone)
+
+
+@pytest.mark.parametrize(("eta", "sigma"), [(0.02, 15), (0.01, 0.01), (0.1, 1.2), (0.1, 0.009)])
+def test_a_kappa_outside_the_advised_range_warns(eta, sigma):
+    """Deviation D8: κ outside [0.9, 0.999] is said, once and with its value, and not refused."""
+    with pytest.warns(fp.KappaWarning, match=f"{1 / (1 + eta * sigma):.6g}") as caught:
+        assert fp.presets.fedavg_plus(eta=eta, sigma=sigma).local.sigma == sigma
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize(("eta", "sigma"), [(0.1, 1.1), (0.1, 0.011), (0.02, 1.0), (100.0, 0.0)])
+def test_an_advised_kappa_or_no_pull_is_silent(eta, sigma):
+    """A warning would be an error here."""
+    fp.presets.fedprox(eta=eta, sigma=sigma)
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong"),
+    [
+        ("cohort", np.arange(N + 1)),  # more than there are
+        ("cohort", np.arange(0)),
+        ("cohort", np.array([0, 1, 2, 2])),
+        ("cohort", np.array([0, 1, 2, N])),
+        ("cohort", np.array([0, 1, 2, -1])),
+        ("cohort", np.array([[0, 1, 2, 3]])),
+        ("steps", np.array([1, 1, 1, E + 1])),
+        ("steps", np.array([1, 1, 1, -1])),
+        ("steps", np.array([1, 1, 1])),
+        ("batches", (np.ones((3, E, B, D)), np.ones((3, E, B)))),
+        ("batches", (np.ones((4, E, B, D)), np.ones(4))),
+        ("batches", (np.ones((4, E, B, D)), np.ones((4, E + 1, B)))),  # E differs
+        ("weights", np.ones(4)),  # the cohort's
+        ("weights", np.ones((N, 1))),
+    ],
+)
+def test_bad_work_is_said_in_one_line(setting, wrong):
+    """A SettingError that names the setting, what is allowed and what was got."""
+    algorithm = preset("fedavg_plus")
+    state, work = begun(algorithm)
+    with pytest.raises(fp.SettingError, match=rf"\Awork\.{setting} must be .+, got .+\Z"):
+        algorithm.round(state, work._replace(**{setting: wrong}), squares)
+
+
+@pytest.mark.parametrize("setting", ["cohort", "steps"])
+def test_bad_work_of_many_parties_is_said_in_one_line_too(setting):
+    """However long the vector that is wrong."""
+    algorithm, many = preset("fedavg_plus"), 60
+    batches = np.ones((many, 1, B, D)), np.ones((many, 1, B))
+    work = fp.Work(np.arange(many), batches, np.ones(many, int))
+    wrong = work._replace(**{setting: np.full(many, 7)})
+    with pytest.raises(fp.SettingError, match=rf"\Awork\.{setting} must be .+, got .+\Z"):
+        algorithm.round(algorithm.init(np.zeros(D), many), wrong, squares)
