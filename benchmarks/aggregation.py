@@ -28,7 +28,7 @@ import fedplus as fp
 
 HERE = Path(__file__).parent
 SIZES = [(n, d) for d in (7_850, 100_000, 1_000_000) for n in (10, 50, 200, 1000)]
-BYTES_AT_MOST = 2 * 2**30
+BYTES_AT_MOST = 2**30
 DELTA = 0.1
 
 
@@ -243,7 +243,7 @@ def bandwidth():
 
 
 def byzfl_environment():
-    """Byzfl in an environment of its own: torch's CPU build, and no torchvision, which it does not need here."""
+    """Python of an environment for byzfl: torch as a CPU build, no torchvision (not used here)."""
     python = HERE.parent / ".venv-byzfl" / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(python.parent.parent)], check=True)

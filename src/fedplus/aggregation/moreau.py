@@ -72,7 +72,7 @@ def _minimise(
         move, pull = moves(psi, w_local, each, s.ahead)
         left = jnp.linalg.norm(move)
         done = left <= ACCURACY * pull + 2 * epsilon(move) * jnp.linalg.norm(s.ahead)
-        w = s.ahead + move
+        w = jnp.where(done, s.ahead, s.ahead + move)
         uphill = jnp.sum(move * (w - s.w)) < 0
         grown = 0.5 * (1 + jnp.sqrt(1 + 4 * s.momentum**2))
         ahead = jnp.where(uphill, w, w + (s.momentum - 1) / grown * (w - s.w))
