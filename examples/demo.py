@@ -5,7 +5,7 @@ photographic negatives. Each method trains a logistic regression from the same s
 minibatches, and is judged by the accuracy of each party's own model on that party's own test images.
 
     make demo
-    .venv/bin/python examples/demo.py --validation    # how σ and δ of the Fed+ rows were chosen
+    .venv/bin/python examples/demo.py --validation    # σ and δ were chosen by its first column
 """
 
 import sys
@@ -24,16 +24,16 @@ import fedplus as fp
 from fedplus import presets
 
 PARTIES, ROUNDS, STEPS, BATCH, SEEDS = 10, 150, 20, 20, 5
-ETA, SIGMA = 0.02, 5.0  # κ = 1/(1 + ησ) = 0.909
+ETA, SIGMA = 0.02, 0.5  # κ = 1/(1 + ησ) = 0.99
 METHODS = {
     "local SGD": presets.local_sgd(eta=ETA),
     "FedAvg": presets.fedavg(eta=ETA),
     "FedProx": presets.fedprox(eta=ETA, sigma=SIGMA),
     "RFA": presets.rfa(eta=ETA),
     "coordinate median": presets.coordinate_median(eta=ETA),
-    "FedAvg+": presets.fedavg_plus(eta=ETA, sigma=SIGMA),
-    "FedGeoMed+": presets.fedgeomed_plus(eta=ETA, sigma=SIGMA),
-    "FedCoMed+": presets.fedcomed_plus(eta=ETA, sigma=SIGMA, delta=0.01),
+    "FedAvg+": presets.fedavg_plus(eta=ETA, sigma=SIGMA, delta=0.1),
+    "FedGeoMed+": presets.fedgeomed_plus(eta=ETA, sigma=SIGMA, delta=0.3),
+    "FedCoMed+": presets.fedcomed_plus(eta=ETA, sigma=SIGMA, delta=0.03),
 }
 
 

@@ -4,9 +4,9 @@ import hypothesis
 import jax
 import pytest
 
-hypothesis.settings.register_profile("dev", deadline=None, max_examples=40)
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=40, derandomize=True)
-hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=300)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 @pytest.fixture

@@ -111,11 +111,13 @@ def _(psi: L2, w_local: Matrix, weights: Vector | None, start: Vector | None) ->
 def _(psi: L1, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
     each = _each(w_local, weights)
     delta = jnp.asarray(psi.delta, w_local.dtype)
-    middle, spacing = sample_rows(w_local)
     searched = jnp.zeros((), jnp.int32)
     if start is None and weights is None and w_local.shape[0] <= NETWORK_UP_TO:
         start = median_by_network(w_local)
-    elif start is None:
+        spacing = jnp.zeros_like(start)  # The root is at most δ away.
+    else:
+        middle, spacing = sample_rows(w_local)
+    if start is None:
         # A window of ±δ with several parties in it is found from anywhere; a narrow one is not.
         start, searched = lax.cond(
             delta > 2 * jnp.mean(spacing),

@@ -24,7 +24,9 @@ Solve: TypeAlias = Callable[..., tuple[Vector, ...]]
 
 GROUP = 8
 """Rows that one turn of a loop adds in one fused kernel."""
-WIDTH = 2064
+CACHED = 2**17
+"""Entries of a block, at most: they are to stay in a core's cache."""
+WIDTHS = (528, 2064)
 """Columns of a block. No multiple of 1024: rows 4 KiB apart would compete for the same cache lines."""
 LANES = 4096
 
@@ -69,8 +71,8 @@ def by_columns(
     """
 
     def in_blocks(w_local: Matrix, weights: Vector, *vectors: Vector) -> tuple[Vector, ...]:
-        d = w_local.shape[1]
-        count = -(-d // WIDTH)
+        n, d = w_local.shape
+        count = -(-d // min(max(CACHED // n, WIDTHS[0]), WIDTHS[1]))
         width = -(-d // count)
 
         def at(start: Array | int) -> tuple[Vector, ...]:

@@ -43,9 +43,10 @@ def soft_median(
     eps = epsilon(w_local)
     weight, largest = jnp.sum(weights), jnp.max(weights)
 
-    def edge(at: Vector) -> Vector:
+    def edge(at: Vector) -> Array:
         """δ less what rounding may hide, so that a party at the end of an interval pulls in full."""
-        return jnp.maximum((1 - 4 * eps) * delta - 2 * eps * jnp.abs(at), 0.5 * delta)
+        rounding = 2 * eps * jnp.max(jnp.abs(at))
+        return jnp.maximum((1 - 4 * eps) * delta - rounding, 0.5 * delta)
 
     def solve(
         reduce: rows.Reduce, mean: Vector, start: Vector, spacing: Vector
@@ -55,8 +56,8 @@ def soft_median(
             inverse = 1 / inner
 
             def pull_and_slope(w_k: Array, a_k: Array) -> tuple[Array, ...]:
-                x = (w_k - s.at) * inverse
-                return a_k * jnp.clip(x, -1, 1), jnp.where(jnp.abs(x) < 1, a_k, 0)
+                x = w_k - s.at
+                return a_k * jnp.clip(x * inverse, -1, 1), jnp.where(jnp.abs(x) < inner, a_k, 0)
 
             total, free = reduce(pull_and_slope, ("sum", "sum"))
             low = jnp.where(total > 0, jnp.maximum(s.low, s.at), s.low)

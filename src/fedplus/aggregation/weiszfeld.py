@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon
 from fedplus.aggregation.anderson import Visit, fixed_point
@@ -60,20 +61,31 @@ def weiszfeld(
         """Weights to begin with: near a party that is the median, all on it; near another, not."""
         r = distances(w_local, at)
         apart = 0.1 * typical(r, weights)
-        party = w_local[jnp.argmin(jnp.where(weights > 0, r, jnp.inf))]
-        from_party = distances(w_local, party)
-        there = from_party <= radius(from_party)
-        others = jnp.where(there, 0, weights / jnp.where(there, 1, from_party))
-        pull = jnp.linalg.norm(others @ w_local - jnp.sum(others) * party)
-        is_median = (jnp.min(r) < apart) & (pull <= jnp.sum(weights * there))
-        at_start = reweigh(r, jnp.maximum(radius(r), apart))
-        return jnp.where(is_median, reweigh(from_party, radius(from_party)), at_start)
+        apart_from_it = reweigh(r, jnp.maximum(radius(r), apart))
+
+        def ask_party() -> Vector:
+            party = w_local[jnp.argmin(jnp.where(weights > 0, r, jnp.inf))]
+            from_party = distances(w_local, party)
+            there = from_party <= radius(from_party)
+            others = jnp.where(there, 0, weights / jnp.where(there, 1, from_party))
+            pull = jnp.linalg.norm(others @ w_local - jnp.sum(others) * party)
+            at_party = reweigh(from_party, radius(from_party))
+            return jnp.where(pull <= jnp.sum(weights * there), at_party, apart_from_it)
+
+        chosen: Vector = lax.cond(jnp.min(r) < apart, ask_party, lambda: apart_from_it)
+        return chosen
 
     visit, turns = fixed_point(look, begin(start), MOST_TURNS)
-    # Where a party just holds the rest in balance the steps shrink without end: is it that party?
-    again = look(begin(visit.found[0]))
-    better = ~visit.done & again.done
-    visit = jax.tree.map(lambda a, b: jnp.where(better, a, b), again, visit)
+
+    def is_it_a_party() -> Visit[tuple[Vector, Vector]]:
+        again = look(begin(visit.found[0]))
+        chosen: Visit[tuple[Vector, Vector]] = jax.tree.map(
+            lambda a, b: jnp.where(again.done, a, b), again, visit
+        )
+        return chosen
+
+    # Where a party just holds the rest in balance the steps shrink without end.
+    visit = lax.cond(visit.done, lambda: visit, is_it_a_party)
     w, r = visit.found
     return Median(w, r, visit.left, turns, visit.done)
 
@@ -98,5 +110,14 @@ def good_start(w_local: Matrix, weights: Vector) -> Vector:
     median = median_by_network(w_local[picked])
     mean = weighted_mean(w_local, weights)
     candidates = jnp.stack([median, mean, w_local[jnp.argmax(weights)]])
-    heights = jnp.stack([jnp.sum(weights * distances(w_local, w)) for w in candidates])
+    # A sample of the columns is enough to tell the three apart.
+    models, points = _some_columns(w_local), _some_columns(candidates)
+    heights = jnp.stack([jnp.sum(weights * distances(models, point)) for point in points])
     return candidates[jnp.argmin(heights)]
+
+
+def _some_columns(w_local: Matrix) -> Matrix:
+    d = w_local.shape[1]
+    if d <= 2048:
+        return w_local
+    return jnp.concatenate([w_local[:, i * d // 4 : i * d // 4 + 256] for i in range(4)], axis=1)
