@@ -69,7 +69,7 @@ def soft_median(
             level = (free == 0) & (jnp.abs(total) <= 4 * eps * weight)
             closed = high - low <= eps * jnp.abs(s.at)
             far = 0.5 * total * spacing + jnp.sign(total) * delta
-            onwards = move(s.at, jnp.where(near, newton, far), low, high, s.passes, every=6)
+            onwards = move(s.at, jnp.where(near, newton, far), low, high, s.passes, every=12)
             at = jnp.where(settled, s.at + newton, jnp.where(level | closed, s.at, onwards))
             done = jnp.all(settled | level | closed)
             return _State(low, high, at, level, done, s.passes + 1)

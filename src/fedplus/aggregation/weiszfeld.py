@@ -19,6 +19,7 @@ from fedplus.aggregation.median import median_by_network
 from fedplus.aggregation.rows import distances, weighted_mean
 
 ACCURACY = 1e-6
+IMBALANCE = 1e-3
 MOST_TURNS = 300
 START_ROWS = 31
 
@@ -52,10 +53,14 @@ def weiszfeld(
     def look(p: Vector) -> Visit[tuple[Vector, Vector]]:
         w = weighted_mean(w_local, p)
         r = distances(w_local, w)
-        q = reweigh(r, radius(r))
+        delta = radius(r)
+        q = reweigh(r, delta)
         left = jnp.sum(jnp.abs(q - p) * r)  # Bounds ‖Σ (q − p)(w_k − w)‖.
-        done = left <= accuracy * typical(r, weights) + 4 * eps * jnp.linalg.norm(w)
-        return Visit(q, left, done, (w, r))
+        short = left <= accuracy * typical(r, weights) + 4 * eps * jnp.linalg.norm(w)
+        # Beside a party steps are short although the pulls, of at most 1 each, do not balance yet.
+        slope = jnp.sum(jnp.where(r > delta, weights / jnp.maximum(r, delta), 0))
+        balanced = left * slope <= IMBALANCE * jnp.sum(weights)
+        return Visit(q, left, short & balanced, (w, r))
 
     def begin(at: Vector) -> Vector:
         """Weights to begin with: near a party that is the median, all on it; near another, not."""
