@@ -19,7 +19,6 @@ from fedplus.aggregation.soft_median import soft_median
 from fedplus.aggregation.weiszfeld import good_start, weiszfeld
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
 
-ACCURACY = 1e-6
 MOST_TURNS = 20_000
 
 
@@ -59,6 +58,7 @@ def _minimise(
 ) -> Aggregate:
     """Nesterov's method on the envelope, whose gradient step is the recursion, with restarts."""
     each = _each(w_local, weights)
+    accuracy = max(1e-11, 8 * epsilon(w_local))
 
     class State(NamedTuple):
         w: Vector
@@ -71,7 +71,7 @@ def _minimise(
     def turn(s: State) -> State:
         move, pull = moves(psi, w_local, each, s.ahead)
         left = jnp.linalg.norm(move)
-        done = left <= ACCURACY * pull + 2 * epsilon(move) * jnp.linalg.norm(s.ahead)
+        done = left <= accuracy * pull + 2 * epsilon(move) * jnp.linalg.norm(s.ahead)
         w = jnp.where(done, s.ahead, s.ahead + move)
         uphill = jnp.sum(move * (w - s.w)) < 0
         grown = 0.5 * (1 + jnp.sqrt(1 + 4 * s.momentum**2))
