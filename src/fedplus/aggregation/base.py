@@ -82,7 +82,7 @@ class AbstractAggregator(ABC):
 
 
 def _as_float(array: Array) -> Array:
-    array = jnp.asarray(array)
+    array = array if isinstance(array, jax.Array) else jnp.asarray(array)
     return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
 
 

@@ -8,6 +8,7 @@ from typing_extensions import override
 from fedplus._types import Matrix, Vector, settings
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.median import NETWORK_UP_TO, median_by_counting, median_by_network
+from fedplus.aggregation.rows import each_weight
 
 
 @final
@@ -30,6 +31,6 @@ class CoordinateMedian(AbstractAggregator):
         if weights is None and start is None and w_local.shape[0] <= NETWORK_UP_TO:
             w = median_by_network(w_local)
             return Aggregate(w, jnp.ones((), jnp.int32), zero, jnp.array(True))
-        each = jnp.ones_like(w_local[:, 0]) if weights is None else weights
+        each = each_weight(w_local, weights)
         w, passes, closed = median_by_counting(w_local, each, start)
         return Aggregate(w, passes, jnp.where(closed, zero, jnp.inf), closed)

@@ -2,12 +2,12 @@
 
 from typing import final
 
-import jax.numpy as jnp
 from typing_extensions import override
 
 from fedplus._types import Array, Matrix, Vector, settings, tiny
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.coordinate_median import CoordinateMedian
+from fedplus.aggregation.rows import each_weight
 from fedplus.aggregation.weiszfeld import good_start, typical, weiszfeld
 
 NEGLIGIBLE = 1e-6
@@ -31,7 +31,7 @@ class GeometricMedian(AbstractAggregator):
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         if w_local.shape[1] == 1:
             return CoordinateMedian().solve(w_local, weights, start)
-        each = jnp.ones_like(w_local[:, 0]) if weights is None else weights
+        each = each_weight(w_local, weights)
         start = good_start(w_local, each) if start is None else start
 
         def negligible(r: Vector) -> Array:

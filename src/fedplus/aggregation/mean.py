@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from fedplus._types import Matrix, Vector, settings
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
-from fedplus.aggregation.rows import weighted_mean
+from fedplus.aggregation.rows import each_weight, weighted_mean
 
 
 @final
@@ -28,6 +28,6 @@ class Mean(AbstractAggregator):
 
 def mean(w_local: Matrix, weights: Vector | None) -> Aggregate:
     """The mean as an ``Aggregate``: exact, in one turn."""
-    each = jnp.ones_like(w_local[:, 0]) if weights is None else weights
+    each = each_weight(w_local, weights)
     zero = jnp.zeros((), w_local.dtype)
     return Aggregate(weighted_mean(w_local, each), jnp.ones((), jnp.int32), zero, jnp.array(True))

@@ -13,7 +13,7 @@ from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.mean import mean
 from fedplus.aggregation.median import NETWORK_UP_TO, median_by_counting, median_by_network
 from fedplus.aggregation.recursion import moves
-from fedplus.aggregation.rows import weighted_mean
+from fedplus.aggregation.rows import each_weight, weighted_mean
 from fedplus.aggregation.search import sample_rows
 from fedplus.aggregation.soft_median import soft_median
 from fedplus.aggregation.weiszfeld import good_start, weiszfeld
@@ -57,7 +57,7 @@ def _minimise(
     psi: AbstractPsi, w_local: Matrix, weights: Vector | None, start: Vector | None
 ) -> Aggregate:
     """Nesterov's method on the envelope, whose gradient step is the recursion, with restarts."""
-    each = _each(w_local, weights)
+    each = each_weight(w_local, weights)
     accuracy = max(1e-11, 8 * epsilon(w_local))
 
     class State(NamedTuple):
@@ -97,7 +97,7 @@ def _(psi: AbstractPsi, w_local: Matrix, weights: Vector | None, start: Vector |
 def _(psi: L2, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
     if w_local.shape[1] == 1:
         return _minimise(L1(psi.delta), w_local, weights, start)
-    each = _each(w_local, weights)
+    each = each_weight(w_local, weights)
     delta = jnp.asarray(psi.delta, w_local.dtype)
     start = good_start(w_local, each) if start is None else start
     found = weiszfeld(w_local, each, lambda _: delta, start)
@@ -109,7 +109,7 @@ def _(psi: L2, w_local: Matrix, weights: Vector | None, start: Vector | None) ->
 
 @_minimise.register
 def _(psi: L1, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-    each = _each(w_local, weights)
+    each = each_weight(w_local, weights)
     delta = jnp.asarray(psi.delta, w_local.dtype)
     searched = jnp.zeros((), jnp.int32)
     if start is None and weights is None and w_local.shape[0] <= NETWORK_UP_TO:
@@ -142,7 +142,3 @@ def _(psi: Blocks, w_local: Matrix, weights: Vector | None, start: Vector | None
         jnp.linalg.norm(jnp.stack(residuals)),
         jnp.all(jnp.stack(converged)),
     )
-
-
-def _each(w_local: Matrix, weights: Vector | None) -> Vector:
-    return jnp.ones_like(w_local[:, 0]) if weights is None else weights

@@ -10,7 +10,7 @@ from typing_extensions import override
 from fedplus._check import require, require_number
 from fedplus._types import Array, Matrix, Vector, epsilon, settings, static
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
-from fedplus.aggregation.rows import weighted_mean
+from fedplus.aggregation.rows import each_weight, weighted_mean
 from fedplus.psi import AbstractPsi
 
 
@@ -44,7 +44,7 @@ class Recursion(AbstractAggregator):
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        each = jnp.ones_like(w_local[:, 0]) if weights is None else weights
+        each = each_weight(w_local, weights)
 
         def turn(state: tuple[Vector, Array, Array, Array]) -> tuple[Vector, Array, Array, Array]:
             w, turns, _, _ = state

@@ -31,6 +31,11 @@ WIDTHS = (528, 2064)
 LANES = 4096
 
 
+def each_weight(w_local: Matrix, weights: Vector | None) -> Vector:
+    """The parties' weights; None: 1 each."""
+    return jnp.ones_like(w_local[:, 0]) if weights is None else weights
+
+
 def weighted_mean(w_local: Matrix, weights: Vector) -> Vector:
     """Σ_k p_k w_k with p the normalised weights: one product, one pass."""
     return jnp.matmul(weights / jnp.sum(weights), w_local, precision=lax.Precision.HIGHEST)
