@@ -1,0 +1,60 @@
+"""What a model's outputs are judged by: a loss to learn from and a score that people read."""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedplus._types import Array
+
+Outputs = Array
+PerSample = Array
+"""(B,): one number a sample."""
+
+
+class Task(NamedTuple):
+    """Loss and score of a batch of outputs (B, ...) against labels (B, ...), one number a sample."""
+
+    name: str
+    loss: Callable[[Outputs, Array], PerSample]
+    score: Callable[[Outputs, Array], PerSample]
+    score_name: str
+    better: Literal["higher", "lower"]
+    """Which of two mean scores is the better one."""
+
+
+def _cross_entropy(logits: Outputs, y: Array) -> PerSample:
+    # A product with the one-hot label: XLA's gather and its scatter in the gradient are slow.
+    one_hot = y[..., None] == jnp.arange(logits.shape[-1], dtype=y.dtype)
+    return -jnp.sum(jax.nn.log_softmax(logits) * one_hot, axis=-1)
+
+
+def _hit(logits: Outputs, y: Array) -> PerSample:
+    return (jnp.argmax(logits, axis=-1) == y).astype(logits.dtype)
+
+
+def _binary_cross_entropy(logits: Outputs, y: Array) -> PerSample:
+    return optax.sigmoid_binary_cross_entropy(logits[..., 0], y.astype(logits.dtype))
+
+
+def _binary_hit(logits: Outputs, y: Array) -> PerSample:
+    return ((logits[..., 0] > 0) == (y > 0)).astype(logits.dtype)
+
+
+def _squared_error(outputs: Outputs, y: Array) -> PerSample:
+    error = outputs.reshape(outputs.shape[0], -1) - y.reshape(y.shape[0], -1)
+    return jnp.mean(jnp.square(error), axis=-1)
+
+
+def _half_squared_error(outputs: Outputs, y: Array) -> PerSample:
+    return 0.5 * _squared_error(outputs, y)
+
+
+CLASSIFICATION = Task("classification", _cross_entropy, _hit, "accuracy", "higher")
+"""One logit a class, labels 0, 1, ...; cross-entropy and accuracy."""
+BINARY = Task("binary", _binary_cross_entropy, _binary_hit, "accuracy", "higher")
+"""One logit, labels 0 and 1; logistic loss and accuracy."""
+REGRESSION = Task("regression", _half_squared_error, _squared_error, "mse", "lower")
+"""Real outputs; half the squared error to learn from, the mean squared error to read."""
