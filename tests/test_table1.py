@@ -213,7 +213,7 @@ def assert_equals_reference(name, algorithm, active, grad, *, weighted=False, la
         w_global = aggregate([w[k] for k in counted], a[counted])
         state, result = play(algorithm, state, work, grad)
         assert_close(name, state, fp.State(w_global, np.array(w)))
-        assert result.converged
+        assert result.aggregate.converged
 
 
 @every_row
@@ -293,7 +293,7 @@ def test_a_compiled_round_is_the_eager_one(name):
     state, work = begun(algorithm)
     compiled, eager = (one(algorithm, state, work, squares) for one in (play, fp.FedPlus.round))
     assert_close(name, compiled[0], eager[0])
-    assert compiled[1].converged == eager[1].converged
+    assert compiled[1].aggregate.converged == eager[1].aggregate.converged
 
 
 @pytest.mark.parametrize("name", ["fedgeomed_plus", "fedcomed_plus"])

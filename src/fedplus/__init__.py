@@ -18,16 +18,46 @@ from fedplus.aggregation import (
     Moreau,
     Recursion,
 )
-from fedplus.algorithm import AbstractAlgorithm, FedPlus, State, Work
+from fedplus.algorithm import AbstractAlgorithm, FedPlus, Outcome, State
+from fedplus.data import Federation
 from fedplus.local import KappaWarning, LocalSolve
 from fedplus.objective import FixedPoint, Objective
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Custom, Quadratic, Zero
+from fedplus.simulation import Run, simulate, sweep
+from fedplus.work import Work
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "L1", "L2", "AbstractAlgorithm", "AbstractPsi", "Aggregate", "Anchor", "Blocks",
-    "CoordinateMedian", "Custom", "FedPlus", "FixedPoint", "GeometricMedian", "KappaWarning",
-    "LocalSolve", "Mean", "Moreau", "Objective", "Quadratic", "Recursion", "SettingError", "State",
-    "Work", "Zero", "models", "presets", "settings",
+    "L1",
+    "L2",
+    "AbstractAlgorithm",
+    "AbstractPsi",
+    "Aggregate",
+    "Anchor",
+    "Blocks",
+    "CoordinateMedian",
+    "Custom",
+    "FedPlus",
+    "Federation",
+    "FixedPoint",
+    "GeometricMedian",
+    "KappaWarning",
+    "LocalSolve",
+    "Mean",
+    "Moreau",
+    "Objective",
+    "Outcome",
+    "Quadratic",
+    "Recursion",
+    "Run",
+    "SettingError",
+    "State",
+    "Work",
+    "Zero",
+    "models",
+    "presets",
+    "settings",
+    "simulate",
+    "sweep",
 ]  # fmt: skip

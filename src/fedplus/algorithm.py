@@ -1,32 +1,20 @@
 """Algorithm 1 of the paper. Read it beside ``local`` (lines 11–14) and ``aggregation`` (line 10)."""
 
 from abc import ABC, abstractmethod
-from typing import Generic, Literal, NamedTuple, TypeVar, final
+from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from typing_extensions import override
 
-from fedplus._check import is_concrete, require, require_finite, require_models, require_shape
+from fedplus._check import is_concrete, require, require_finite
 from fedplus._types import Array, Matrix, Vector, settings, static
 from fedplus.aggregation import AbstractAggregator, Aggregate, Moreau
 from fedplus.local import Batch, Grad, LocalSolve
+from fedplus.work import Each, Received, Work, require_state, run_each
 
 StateT = TypeVar("StateT")
-
-
-class Work(NamedTuple):
-    """What a round brings: who takes part, on which batches, and how many steps each does."""
-
-    cohort: Array
-    """S^t: the indices of the K active parties, each at most once."""
-    batches: Batch
-    """A pytree of arrays (K, E, ...): the minibatches of each active party, E ≥ every E_k."""
-    steps: Array
-    """(K,): E_k, the steps that each active party really does."""
-    weights: Vector | None = None
-    """(N,), the parties' weights in the aggregate; 0 leaves one out. None: all equal."""
 
 
 class State(NamedTuple):
@@ -36,20 +24,45 @@ class State(NamedTuple):
     w_local: Matrix
 
 
+class Outcome(NamedTuple):
+    """How a round went."""
+
+    aggregate: Aggregate
+    solved: Matrix
+    """(K, d): the active parties' models after their steps, before the aggregation."""
+    diverged: Array
+    """(K,): whose steps ended in NaN or Inf. Such a party counts as one that did no steps."""
+    dropped: Array
+    """How many models the aggregation left out: absent, or not finite on arrival."""
+
+
 class AbstractAlgorithm(ABC, Generic[StateT]):
     """A federated method as three pure functions."""
+
+    per_party: ClassVar[tuple[str, ...]]
+    """The fields of the state that hold a row for each party."""
 
     @abstractmethod
     def init(self, w_global: Vector, parties: int) -> StateT:
         """The state before the first round."""
 
     @abstractmethod
-    def round(self, state: StateT, work: Work, grad: Grad) -> tuple[StateT, Aggregate]:
-        """One round: the next state, and how the aggregation went."""
+    def round(
+        self, state: StateT, work: Work, grad: Grad, each: Each = jax.vmap
+    ) -> tuple[StateT, Outcome]:
+        """One round: the next state, and how it went."""
 
     @abstractmethod
-    def models(self, state: StateT) -> Matrix:
-        """(N, d): the model that each party uses, by which the method is judged."""
+    def models(self, state: StateT, parties: Array | None = None) -> Matrix:
+        """The model that each party uses, by which the method is judged: (N, d), or these parties'."""
+
+    @abstractmethod
+    def personal(self, state: StateT, parties: Array) -> Matrix:
+        """(K, d): v_k of these parties, what makes their models theirs."""
+
+    @abstractmethod
+    def w_global(self, state: StateT) -> Vector:
+        """(d,): the model that the server would hand to a party that is new."""
 
 
 @final
@@ -65,6 +78,8 @@ class FedPlus(AbstractAlgorithm[State]):
 
     Paper: Algorithm 1.
     """
+
+    per_party: ClassVar[tuple[str, ...]] = ("w_local",)
 
     local: LocalSolve
     aggregate: AbstractAggregator | None = None
@@ -92,57 +107,43 @@ class FedPlus(AbstractAlgorithm[State]):
         return State(w_global, jnp.tile(w_global, (parties, 1)))  # Alg. 1, l. 1
 
     @override
-    def round(self, state: State, work: Work, grad: Grad) -> tuple[State, Aggregate]:
-        work = _checked(state, work)
+    def round(
+        self, state: State, work: Work, grad: Grad, each: Each = jax.vmap
+    ) -> tuple[State, Outcome]:
+        parties = require_state(state.w_global, state.w_local)
+        work = work.checked(parties)
         aggregate = self.aggregate or Moreau(self.local.psi)
 
-        def solve(w_k: Vector, batches: Batch, steps: Array) -> Vector:
-            return self.local(w_k, state.w_global, batches, steps, grad)
+        def solve(w_k: Vector, batches: Batch, steps: Array | int) -> tuple[Vector, Array]:
+            solved = self.local(w_k, state.w_global, batches, steps, grad)
+            finite = jnp.isfinite(jnp.sum(solved))
+            return jnp.where(finite, solved, self.local.start(w_k, state.w_global)), ~finite
 
-        solved = jax.vmap(solve)(state.w_local[work.cohort], work.batches, work.steps)  # l. 5-7
-        w_local = state.w_local.at[work.cohort].set(solved)  # l. 8-9
-        weights = work.weights
+        before = state.w_local[work.cohort]
+        solved, diverged = run_each(each, solve, before, work.batches, work.steps)  # l. 5-7
+        kept = solved if work.present is None else jnp.where(work.present[:, None], solved, before)
+        w_local = state.w_local.at[work.cohort].set(kept)  # l. 8-9
         if self.over == "all":
-            result = aggregate(w_local, weights, start=state.w_global)  # l. 10
+            received = Received.of(work, w_local, jnp.arange(parties), None, state.w_global)
         else:
-            weights = None if weights is None else weights[work.cohort]
-            result = aggregate(solved, weights, start=state.w_global)
-        return State(result.w, w_local), result
+            received = Received.of(work, solved, work.cohort, work.present, state.w_global)
+        result = aggregate(*received, start=state.w_global)  # l. 10
+        dropped = jnp.array(0)
+        if received.weights is not None:
+            result = result._replace(w=jnp.where(received.weights.any(), result.w, state.w_global))
+            dropped = jnp.sum(received.weights == 0)
+        return State(result.w, w_local), Outcome(result, solved, diverged, dropped)
 
     @override
-    def models(self, state: State) -> Matrix:
+    def models(self, state: State, parties: Array | None = None) -> Matrix:
         """The personal w_k; for λ = 1, where every party restarts from w̃, w̃ (Deviation D7)."""
-        return jnp.where(self.local.lam == 1, state.w_global, state.w_local)
+        w_local = state.w_local if parties is None else state.w_local[parties]
+        return jnp.where(self.local.lam == 1, state.w_global, w_local)
 
+    @override
+    def personal(self, state: State, parties: Array) -> Matrix:
+        return jax.vmap(self.local.psi.prox)(state.w_local[parties] - state.w_global)
 
-def _checked(state: State, work: Work) -> Work:
-    """Work as arrays, or a ``SettingError`` that says what does not fit."""
-    require_models(state.w_local)
-    n, d = state.w_local.shape
-    require_shape(state.w_global, "state.w_global", (d,))
-    work = jax.tree.map(jnp.asarray, work)
-    cohort, batches, steps, weights = work
-    require(
-        cohort.ndim == 1 and jnp.issubdtype(cohort.dtype, jnp.integer), "work.cohort",
-        f"{cohort.dtype} of shape {cohort.shape}", "a vector of indices",
-    )  # fmt: skip
-    (k,) = cohort.shape
-    require(1 <= k <= n, "work.cohort", f"{k} parties", f"1 to {n} of the {n} parties")
-    if is_concrete(cohort):
-        given = np.asarray(cohort)
-        ok = np.unique(given).size == k and given.min() >= 0 and given.max() < n
-        require(bool(ok), "work.cohort", given, f"distinct, from 0 to {n - 1}")
-    shapes = [leaf.shape for leaf in jax.tree.leaves(batches)]
-    ok = bool(shapes) and all(len(s) >= 2 and s[0] == k and s[1] == shapes[0][1] for s in shapes)
-    require(
-        ok, "work.batches", f"shapes {shapes}", f"arrays ({k}, E, ...), all with the same E",
-        "First axis: active parties; second: steps.",
-    )  # fmt: skip
-    require_shape(steps, "work.steps", (k,), "Give E_k for each active party.")
-    if is_concrete(steps):
-        most, given = shapes[0][1], np.asarray(steps)
-        ok = bool(given.min() >= 0 and given.max() <= most)
-        require(ok, "work.steps", given, f"from 0 to {most}, the steps that work.batches holds")
-    if weights is not None:
-        require_shape(weights, "work.weights", (n,), "Give one weight a party, active or not.")
-    return work
+    @override
+    def w_global(self, state: State) -> Vector:
+        return state.w_global

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
+from jax.tree_util import Partial
 
 from fedplus._check import is_concrete, require, require_number
 from fedplus._types import Array, Vector, settings, static
@@ -67,26 +68,43 @@ class LocalSolve:
         return 1 / (1 + self.eta * self.sigma)
 
     def __call__(
-        self, w_k: Vector, w_global: Vector, batches: Batch, steps: Array, grad: Grad
+        self, w_k: Vector, w_global: Vector, batches: Batch, steps: Array | int, grad: Grad
     ) -> Vector:
-        """Return w_k after ``steps`` (E_k) of the steps that ``batches`` holds, one an entry."""
+        """w_k after ``steps`` (E_k) steps.
+
+        Args:
+            w_k: The party's own model.
+            w_global: w̃.
+            batches: A minibatch a step: a pytree of arrays (E, ...), or a ``jax.tree_util.Partial``
+                that makes the batch from the step's number.
+            steps: E_k.
+            grad: (w, batch) ↦ ∇f_k(w) on that batch.
+        """
         theta = self.psi.prox(w_k - w_global)  # Alg. 1, l. 11
-        start = (1 - self.lam) * w_k + self.lam * w_global  # l. 12
+        start = self.start(w_k, w_global)  # l. 12
         kappa = self.kappa
         optimizer = self.optimizer or optax.sgd(self.eta)
 
-        def step(carry: tuple[Vector, Any], item: tuple[Array, Batch]) -> tuple[Any, None]:  # l. 13
+        def step(i: Array, carry: tuple[Vector, Any]) -> tuple[Vector, Any]:  # l. 13
             w, memory = carry
-            i, batch = item
-            update, new_memory = optimizer.update(grad(w, batch), memory, w)
+            update, memory = optimizer.update(grad(w, batch_at(batches, i)), memory, w)
             descended = w + update
-            moved = kappa * descended + (1 - kappa) * (w_global + theta)
-            chosen = (moved, new_memory), (w, memory)
-            return optax.tree.where(i < steps, *chosen), None
+            return kappa * descended + (1 - kappa) * (w_global + theta), memory
 
-        most = len(jax.tree.leaves(batches)[0])
-        (solved, _), _ = lax.scan(step, (start, optimizer.init(start)), (jnp.arange(most), batches))
+        solved: Vector
+        solved, _ = lax.fori_loop(0, steps, step, (start, optimizer.init(start)))
         return solved  # l. 14
+
+    def start(self, w_k: Vector, w_global: Vector) -> Vector:
+        """Where the party's steps start from (Alg. 1, l. 12)."""
+        return (1 - self.lam) * w_k + self.lam * w_global
+
+
+def batch_at(batches: Batch, i: Array) -> Batch:
+    """The batch of step ``i``: made by a ``Partial``, or looked up in arrays (E, ...)."""
+    if isinstance(batches, Partial):
+        return batches(i)
+    return jax.tree.map(lambda all_steps: all_steps[i], batches)
 
 
 def _advise(eta: Any, sigma: Any) -> None:

@@ -1,0 +1,5 @@
+"""Federations."""
+
+from fedplus.data.federation import Federation, Split
+
+__all__ = ["Federation", "Split"]

@@ -1,0 +1,14 @@
+"""Federations simulated: many rounds in one compiled program."""
+
+from fedplus.simulation import faults
+from fedplus.simulation.engine import RoundFigures
+from fedplus.simulation.evaluate import Summary, majority_class
+from fedplus.simulation.faults import Fault
+from fedplus.simulation.run import Run
+from fedplus.simulation.schedule import AbstractCohort, Stragglers, Trace, Uniform, Weighted
+from fedplus.simulation.simulate import DivergedError, simulate, sweep
+
+__all__ = [
+    "AbstractCohort", "DivergedError", "Fault", "RoundFigures", "Run", "Stragglers", "Summary",
+    "Trace", "Uniform", "Weighted", "faults", "majority_class", "simulate", "sweep",
+]  # fmt: skip

@@ -1,0 +1,138 @@
+"""A run's state on disk: one safetensors file a checkpoint, written whole or not at all.
+
+The file's header carries a JSON text: the format, the round, the settings of the run, and a checksum of
+everything else. The last two are kept.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedplus._check import SettingError
+from fedplus.data.federation import Host
+
+FORMAT = "fedplus-checkpoint-1"
+KEEP = 2
+
+
+class Checkpoint(NamedTuple):
+    """What a run needs to go on."""
+
+    round: int
+    """Rounds done."""
+    settings: dict[str, Any]
+    """What the run was asked for; it can go on only with the same."""
+    arrays: dict[str, Host]
+
+
+def save(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint; the last one but one goes once this one is safely there."""
+    from safetensors.numpy import save as to_bytes
+
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {name: np.ascontiguousarray(a) for name, a in checkpoint.arrays.items()}
+    told = {
+        "format": FORMAT,
+        "round": checkpoint.round,
+        "settings": checkpoint.settings,
+        "sha256": _digest(arrays),
+    }
+    path = folder / f"round-{checkpoint.round:09d}.safetensors"
+    write_atomically(path, to_bytes(arrays, {"fedplus": json.dumps(told)}))
+    for old in sorted(folder.glob("round-*.safetensors"))[:-KEEP]:
+        old.unlink()
+    return path
+
+
+def load(path: Path) -> Checkpoint:
+    """Read a checkpoint: a file, or the newest of a folder.
+
+    Raises:
+        SettingError: The file is damaged, is none of ours, or there is none.
+    """
+    if path.is_dir():
+        path = newest(path)
+    if not path.is_file():
+        raise SettingError(f"checkpoint must be a file or a folder of checkpoints, got {path}.")
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            told = json.loads((file.metadata() or {}).get("fedplus", "{}"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise SettingError(f"{path} is damaged ({error}). {_others(path)}") from error
+    if told.get("format") != FORMAT:
+        raise SettingError(f"{path} is not a checkpoint of fedplus (no {FORMAT!r} in its header).")
+    if told["sha256"] != _digest(arrays):
+        raise SettingError(f"{path} is damaged (its checksum does not fit). {_others(path)}")
+    return Checkpoint(told["round"], told["settings"], arrays)
+
+
+def newest(folder: Path) -> Path:
+    """The checkpoint of a folder that has gone furthest."""
+    found = sorted(folder.glob("round-*.safetensors"))
+    if not found:
+        raise SettingError(f"{folder} must hold a checkpoint, got none. Start without resume.")
+    return found[-1]
+
+
+def require_same(checkpoint: Checkpoint, settings: Mapping[str, Any], path: Path) -> None:
+    """Require that the checkpoint was made by a run of the same settings."""
+    now = json.loads(json.dumps(settings))
+    for name in sorted(now.keys() | checkpoint.settings.keys()):
+        was, wanted = checkpoint.settings.get(name), now.get(name)
+        if was != wanted:
+            raise SettingError(
+                f"{path} is of another run: its {name} is {was}, this run's is {wanted}. "
+                "Resume with the same settings, or give another folder."
+            )
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write to a temporary file, sync and rename: a reader sees the old file or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def to_arrays(tree: Any, prefix: str) -> dict[str, Host]:
+    """A pytree's leaves by name."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {f"{prefix}/{_name(path)}": np.asarray(leaf) for path, leaf in leaves}
+
+
+def from_arrays(like: Any, arrays: Mapping[str, Host], prefix: str) -> Any:
+    """The pytree again, shaped as ``like``."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: arrays[f"{prefix}/{_name(path)}"], like)
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def _digest(arrays: Mapping[str, Host]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).data)
+    return digest.hexdigest()
+
+
+def _others(path: Path) -> str:
+    others = [p.name for p in sorted(path.parent.glob("round-*.safetensors")) if p != path]
+    return f"The one before it is still there: {others[-1]}." if others else "There is no other."

@@ -1,0 +1,169 @@
+"""Many rounds in one compiled program.
+
+How many is a number that the program is given when it runs: it is the same program whether a run pauses
+after each round or after a hundred, so pauses for evaluations and checkpoints never change the result.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedplus._types import Array, Vector
+from fedplus.algorithm import AbstractAlgorithm
+from fedplus.models import Model, ravel
+from fedplus.simulation.faults import Fault, Known, transmit
+from fedplus.simulation.minibatches import minibatches
+from fedplus.simulation.schedule import AbstractCohort, Effort, Stragglers
+from fedplus.work import Each, Work, one_by_one
+
+CAPACITY = 256
+"""The most rounds that one call of the program can do."""
+EACH: dict[str, Each] = {"vmap": jax.vmap, "map": one_by_one}
+
+
+class Data(NamedTuple):
+    """A federation's samples on the device."""
+
+    x: Array
+    y: Array
+    start: Array
+    size: Array
+
+
+class Plan(NamedTuple):
+    """What shapes the program. Hashable: a second run with the same plan compiles nothing."""
+
+    model: Model
+    parties: int
+    batch_size: int
+    steps: int | None
+    """E, where it is the same for all parties; None: see ``Work.effort``."""
+    stragglers: Stragglers | None
+    faults: tuple[Fault, ...]
+    each: Literal["vmap", "map"]
+    lanes: bool
+    """Whether everything has one more axis: several seeds, or several settings."""
+
+
+class Inputs(NamedTuple):
+    """What a program reads besides its state."""
+
+    data: Data
+    effort: Effort
+    cohort: AbstractCohort
+    weights: Vector | None
+
+
+class Lane(NamedTuple):
+    """One run's own: its method, its random numbers and where it began."""
+
+    algorithm: AbstractAlgorithm[Any]
+    key: Array
+    w_first: Vector
+
+
+class RoundFigures(NamedTuple):
+    """What is recorded of every round."""
+
+    cohort: Array
+    """(K,): S^t."""
+    steps: Array
+    """(K,): E_k."""
+    diverged: Array
+    """(K,): whose steps ended in NaN or Inf."""
+    dropped: Array
+    """How many models did not reach the aggregate."""
+    change_mean: Array
+    """(K,): mean over the parameters of the change that the aggregation makes to a party's model."""
+    change_std: Array
+    """(K,): its standard deviation over the parameters (the paper's Figure 1)."""
+    v_norm: Array
+    """(K,): ‖v_k‖."""
+    iterations: Array
+    residual: Array
+    converged: Array
+
+
+def unravel_of(model: Model) -> Callable[[Vector], Any]:
+    """From a flat vector to the model's parameters."""
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    return ravel(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)).unravel
+
+
+def gradient(model: Model, data: Data) -> Callable[[Vector, Array], Vector]:
+    """(w, rows) ↦ the gradient of the mean loss on those rows."""
+    unravel = unravel_of(model)
+
+    def loss(w: Vector, rows: Array) -> Array:
+        outputs = model.apply(unravel(w), data.x[rows])
+        return jnp.mean(model.task.loss(outputs, data.y[rows]))
+
+    return jax.grad(loss)
+
+
+def one_round(
+    plan: Plan, inputs: Inputs, lane: Lane, state: Any, t: Array
+) -> tuple[Any, RoundFigures]:
+    """Lines 2 to 10 of Algorithm 1, and what to record."""
+    data, effort = inputs.data, inputs.effort
+    key = jax.random.fold_in(lane.key, t)
+    for_cohort, for_batches, for_steps, for_faults = jax.random.split(key, 4)
+    cohort, present = inputs.cohort(for_cohort, t, plan.parties)
+    asked, in_time = effort(for_steps, cohort, plan.stragglers)
+    if in_time is not None:
+        present = in_time if present is None else present & in_time
+    words = jax.random.bits(for_batches, cohort.shape)
+    work = Work(
+        cohort,
+        minibatches(words, data.start[cohort], data.size[cohort], plan.batch_size),
+        asked if plan.steps is None else plan.steps,
+        weights=inputs.weights,
+        present=present,
+        transmit=transmit(
+            plan.faults,
+            Known(for_faults, lane.algorithm.w_global(state), lane.w_first),
+            plan.parties,
+        ),
+    )
+    state, outcome = lane.algorithm.round(state, work, gradient(plan.model, data), EACH[plan.each])
+    change = lane.algorithm.models(state, cohort) - outcome.solved
+    d = change.shape[1]
+    ones = jnp.ones(d, change.dtype)
+    mean = change @ ones / d
+    v = lane.algorithm.personal(state, cohort)
+    return state, RoundFigures(
+        cohort=cohort,
+        steps=jnp.broadcast_to(asked, cohort.shape),
+        diverged=outcome.diverged,
+        dropped=outcome.dropped,
+        change_mean=mean,
+        change_std=jnp.sqrt(jnp.maximum(jnp.square(change) @ ones / d - jnp.square(mean), 0)),
+        v_norm=jnp.sqrt(jnp.square(v) @ ones),
+        iterations=outcome.aggregate.iterations,
+        residual=outcome.aggregate.residual,
+        converged=outcome.aggregate.converged,
+    )
+
+
+@partial(jax.jit, static_argnames="plan", donate_argnames="state")
+def some_rounds(
+    plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
+) -> tuple[Any, RoundFigures]:
+    """Rounds ``begin``, ..., ``end`` − 1: the state after them, and their figures, (CAPACITY, ...)."""
+    play = partial(one_round, plan, inputs)
+    if plan.lanes:
+        play = jax.vmap(play, in_axes=(0, 0, None))
+    shapes = jax.eval_shape(play, lane, state, begin)[1]
+    blank = jax.tree.map(lambda leaf: jnp.zeros((CAPACITY, *leaf.shape), leaf.dtype), shapes)
+
+    def body(t: Array, carry: tuple[Any, RoundFigures]) -> tuple[Any, RoundFigures]:
+        state, book = carry
+        state, figures = play(lane, state, t)
+        return state, jax.tree.map(lambda all_, one: all_.at[t - begin].set(one), book, figures)
+
+    result: tuple[Any, RoundFigures] = lax.fori_loop(begin, end, body, (state, blank))
+    return result

@@ -1,0 +1,109 @@
+"""How good each party's model is: on its own data, and on others'."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedplus._types import Array, Matrix
+from fedplus.data.federation import Host, Split
+from fedplus.models import Model
+from fedplus.simulation.engine import unravel_of
+
+SMALLEST, LARGEST = 8, 256
+
+
+class Blocks(NamedTuple):
+    """A split's rows in blocks of one size, each of one party's rows alone; some are part full."""
+
+    x: Array
+    y: Array
+    party: Array
+    """(Q,)"""
+    first: Array
+    """(Q,): the first row."""
+    filled: Array
+    """(Q,): how many rows count."""
+    size: Array
+    """(N,)"""
+
+
+def in_blocks(split: Split) -> tuple[Blocks, int]:
+    """The blocks, and how many rows each has: near a party's typical number, so that little is idle."""
+    typical = float(np.median(split.size))
+    rows = int(np.clip(2 ** np.round(np.log2(max(typical, 1))), SMALLEST, LARGEST))
+    blocks = np.ceil(split.size / rows).astype(np.int64)
+    party = np.repeat(np.arange(len(split.size)), blocks)
+    before = np.repeat(np.cumsum(blocks) - blocks, blocks)
+    offset = (np.arange(len(party)) - before) * rows
+    first, filled = split.start[party] + offset, np.minimum(split.size[party] - offset, rows)
+    whole = map(jnp.asarray, (party, first, filled, split.size))
+    return Blocks(jnp.asarray(split.x), jnp.asarray(split.y), *whole), rows
+
+
+class Judged(NamedTuple):
+    """Of each party (N,): mean loss and mean score over its samples."""
+
+    loss: Array
+    score: Array
+
+
+@partial(jax.jit, static_argnames=("model", "rows"))
+def judge(model: Model, rows: int, blocks: Blocks, models: Matrix) -> Judged:
+    """Each party's samples under its own row of ``models``; one row (1, d) serves all parties."""
+    unravel = unravel_of(model)
+    last = len(blocks.x) - 1
+
+    def of_block(block: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        party, first, filled = block
+        within = jnp.arange(rows)
+        chosen = jnp.minimum(first + within, last)
+        w = models[jnp.minimum(party, len(models) - 1)]
+        outputs, y = model.apply(unravel(w), blocks.x[chosen]), blocks.y[chosen]
+        counts = within < filled
+        sums = (jnp.sum(jnp.where(counts, f(outputs, y), 0)) for f in model.task[1:3])
+        return next(sums), next(sums)
+
+    sums = lax.map(of_block, (blocks.party, blocks.first, blocks.filled))
+    parties = len(blocks.size)
+    return Judged(
+        *(jax.ops.segment_sum(s, blocks.party, parties) / blocks.size.astype(s.dtype) for s in sums)
+    )
+
+
+class Summary(NamedTuple):
+    """Scores of all parties in a few numbers."""
+
+    mean: float
+    """Every party counts the same."""
+    pooled: float
+    """Every sample counts the same."""
+    worst_decile: float
+    """Mean over the worst tenth of the parties, at least one."""
+    std: float
+    """Over the parties."""
+
+
+def summary(score: Host, size: Host, better: str = "higher") -> Summary:
+    """Sum up scores (N,) of parties with ``size`` (N,) samples.
+
+    >>> summary(np.array([0.9, 0.7, 0.2]), np.array([10, 10, 80])).worst_decile
+    0.2
+    """
+    score = np.asarray(score, float)
+    order = np.sort(score) if better == "higher" else -np.sort(-score)
+    worst = order[: max(1, len(score) // 10)]
+    pooled = np.average(score, weights=np.asarray(size, float))
+    return Summary(float(score.mean()), float(pooled), float(worst.mean()), float(score.std()))
+
+
+def majority_class(train: Split, test: Split) -> Any:
+    """(N,): accuracy of always answering the label that a party has most often in training."""
+    found = []
+    for k in range(len(train.size)):
+        labels, counts = np.unique(train.party(k)[1], return_counts=True)
+        found.append(np.mean(test.party(k)[1] == labels[np.argmax(counts)]))
+    return np.array(found)

@@ -1,0 +1,117 @@
+"""What is written down of a run: figures of every round, and evaluations."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedplus._check import require
+from fedplus._types import Array, Matrix, Vector
+from fedplus.algorithm import AbstractAlgorithm, FedPlus
+from fedplus.data.federation import Federation, Host
+from fedplus.models import Model
+from fedplus.simulation.engine import RoundFigures
+from fedplus.simulation.evaluate import Judged, in_blocks, judge
+
+EVALUATIONS = "evaluations"
+FIGURES = "figures"
+
+
+class Recorder:
+    """Collects figures and evaluations; the arrays of each begin with the time, then the lane."""
+
+    def __init__(
+        self, federation: Federation, model: Model, path: Sequence[float], objective: bool
+    ) -> None:
+        self._model = model
+        self._path = tuple(path)
+        self._test = in_blocks(federation.test)
+        self._train = in_blocks(federation.train) if objective else None
+        self._book: dict[str, list[Host]] = {}
+
+    def add_figures(self, figures: RoundFigures, rounds: int) -> None:
+        """Of so many rounds."""
+        for name, values in figures._asdict().items():
+            self._add(f"{FIGURES}/{name}", values[:rounds])
+
+    def evaluate(self, round_: int, lanes: Sequence[tuple[AbstractAlgorithm[Any], Any]]) -> Host:
+        """Judge each lane's models; (lanes,): the mean personal score."""
+        found = [self._judged(algorithm, state) for algorithm, state in lanes]
+        self._add(f"{EVALUATIONS}/round", np.array([round_]))
+        for name in found[0]:
+            self._add(f"{EVALUATIONS}/{name}", np.stack([one[name] for one in found])[None])
+        return np.array([one["personal_score"].mean() for one in found])
+
+    def _judged(self, algorithm: AbstractAlgorithm[Any], state: Any) -> dict[str, Host]:
+        w_local, w_global = algorithm.models(state), algorithm.w_global(state)
+        personal, common = self._test_of(w_local), self._test_of(w_global[None])
+        found: dict[str, Any] = {
+            "personal_score": personal.score,
+            "personal_loss": personal.loss,
+            "global_score": common.score,
+            "global_loss": common.loss,
+            "v_norm": personal_norms(algorithm, state, len(w_local)),
+        }
+        if self._path:
+            between = [self._test_of((1 - lam) * w_local + lam * w_global) for lam in self._path]
+            found["path_score"] = np.stack([b.score for b in between])
+        if self._train is not None:
+            require(
+                isinstance(algorithm, FedPlus), "objective", type(algorithm).__name__,
+                "recorded for FedPlus, whose objective F_σ is",
+            )  # fmt: skip
+            blocks, rows = self._train
+            losses = judge(self._model, rows, blocks, state.w_local).loss
+            found["objective"] = f_sigma(algorithm, losses, state.w_local, w_global)
+        return {name: np.asarray(value) for name, value in found.items()}
+
+    def _test_of(self, models: Matrix) -> Judged:
+        blocks, rows = self._test
+        judged: Judged = judge(self._model, rows, blocks, models)
+        return judged
+
+    def _add(self, name: str, values: Any) -> None:
+        self._book.setdefault(name, []).append(np.asarray(values))
+
+    def arrays(self) -> dict[str, Host]:
+        """Everything so far, by name."""
+        self._book = {name: [np.concatenate(parts)] for name, parts in self._book.items()}
+        return {name: parts[0] for name, parts in self._book.items()}
+
+    def restore(self, arrays: Mapping[str, Host]) -> None:
+        """Go on from what a checkpoint holds."""
+        kinds = (FIGURES, EVALUATIONS)
+        self._book = {n: [a] for n, a in arrays.items() if n.split("/")[0] in kinds}
+
+    def of_lane(self, lane: int | None) -> tuple[dict[str, Host], dict[str, Host]]:
+        """Figures and evaluations of one lane."""
+        found: dict[str, dict[str, Host]] = {FIGURES: {}, EVALUATIONS: {}}
+        for name, values in self.arrays().items():
+            kind, what = name.split("/")
+            is_shared = what == "round" or (lane is None and kind == FIGURES)
+            found[kind][what] = values if is_shared else values[:, lane or 0]
+        return found[FIGURES], found[EVALUATIONS]
+
+
+@jax.jit
+def f_sigma(algorithm: FedPlus, losses: Vector, w_local: Matrix, w_global: Vector) -> Array:
+    """F_σ from the parties' losses on their own data: (1/N) Σ_k f_k(w_k) + σ ψ̂(w_k − w̃)."""
+    envelope = jax.vmap(algorithm.local.psi.envelope)(w_local - w_global)
+    mean: Array = jnp.mean(losses + algorithm.local.sigma * envelope)
+    return mean
+
+
+def personal_norms(algorithm: AbstractAlgorithm[Any], state: Any, parties: int) -> Array:
+    """(N,): ‖v_k‖, a party at a time: v for all at once would be another W."""
+    norms: Array = _norms(algorithm, state, jnp.arange(parties))
+    return norms
+
+
+@jax.jit
+def _norms(algorithm: AbstractAlgorithm[Any], state: Any, parties: Array) -> Array:
+    norms: Array = jax.lax.map(
+        lambda k: jnp.linalg.norm(algorithm.personal(state, k[None])[0]), parties
+    )
+    return norms

@@ -1,0 +1,134 @@
+"""When a run is saved, and how it goes on."""
+
+import re
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedplus._check import require
+from fedplus.data.federation import Federation
+from fedplus.simulation.checkpoint import (
+    Checkpoint,
+    from_arrays,
+    load,
+    newest,
+    require_same,
+    save,
+    to_arrays,
+)
+from fedplus.simulation.record import Recorder
+from fedplus.simulation.setup import Setup
+from fedplus.simulation.validate import require_whole
+
+SECONDS = 60.0
+"""Between two checkpoints, where nobody says how many rounds."""
+
+
+class Resumable:
+    """Keeps checkpoints of a run in a folder; without a folder it keeps none."""
+
+    def __init__(self, folder: Path | None, every: int | None, settings: dict[str, Any]) -> None:
+        self.folder = folder
+        self._every = every
+        self._settings = settings
+        self._saved_at = time.monotonic()
+        self.saved: Path | None = None
+        """The newest checkpoint."""
+
+    @classmethod
+    def of(cls, folder: str | Path | None, every: int | None, setup: Setup) -> "Resumable":
+        """From what a person gives."""
+        if every is not None:
+            require_whole("checkpoint_every", every)
+        require(
+            every is None or folder is not None,
+            "checkpoint",
+            "None",
+            "a folder to keep checkpoints in",
+        )
+        if folder is None:
+            return cls(None, None, {})
+        return cls(Path(folder), every, described(setup))
+
+    def begin(self, state: Any, book: Recorder) -> tuple[int, Any]:
+        """Rounds done and the state then; from the start if there is no checkpoint yet."""
+        require(self.folder is not None, "checkpoint", "None", "the folder to resume from")
+        if self.folder is None or not any(self.folder.glob("round-*.safetensors")):
+            return 0, state
+        path = newest(self.folder)
+        found = load(path)
+        require_same(found, self._settings, path)
+        book.restore(found.arrays)
+        self.saved = path
+        restored = from_arrays(state, found.arrays, "state")
+        return found.round, jax.tree.map(jax.numpy.asarray, restored)
+
+    def next_stop(self, t: int) -> int:
+        """The round at which the run must pause for a checkpoint."""
+        return sys.maxsize if self._every is None else (t // self._every + 1) * self._every
+
+    def offer(self, t: int, state: Any, book: Recorder, *, last: bool) -> None:
+        """Save if it is time to."""
+        if self.folder is None:
+            return
+        by_time = self._every is None and time.monotonic() - self._saved_at > SECONDS
+        if last or by_time or (self._every is not None and t % self._every == 0):
+            self._save(t, state, book)
+
+    def interrupted(self, t: int, state: Any, book: Recorder) -> None:
+        """Save, and say how to go on."""
+        if self.folder is None:
+            print(
+                f"\nStopped after round {t}. With checkpoint=... a run can go on.", file=sys.stderr
+            )
+            return
+        if t > 0:
+            self._save(t, state, book)
+        print(f"\nStopped after round {t}. Go on with resume=True: {self.folder}", file=sys.stderr)
+
+    def _save(self, t: int, state: Any, book: Recorder) -> None:
+        assert self.folder is not None
+        arrays = to_arrays(jax.device_get(state), "state") | book.arrays()
+        self.saved = save(self.folder, Checkpoint(t, self._settings, arrays))
+        self._saved_at = time.monotonic()
+
+
+def described(setup: Setup) -> dict[str, Any]:
+    """What must be the same when a run goes on, in words and numbers."""
+    plan, inputs = setup.plan, setup.inputs
+    return {
+        "methods": [_stable(algorithm) for algorithm, _ in setup.runs],
+        "seeds": [seed for _, seed in setup.runs],
+        "model": plan.model.name,
+        "parameters": int(setup.lane.w_first.shape[-1]),
+        "federation": _fingerprint(setup.federation),
+        "batch_size": plan.batch_size,
+        "cohort": _stable(inputs.cohort),
+        "steps": _checksum(inputs.effort),
+        "weights": _checksum(inputs.weights),
+        "stragglers": _stable(plan.stragglers),
+        "faults": _stable(plan.faults),
+        "each": plan.each,
+        "precision": str(setup.lane.w_first.dtype),
+    }
+
+
+def _stable(thing: object) -> str:
+    """Its representation without addresses in memory, which change from process to process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(thing))
+
+
+def _checksum(tree: Any) -> str:
+    crc = 0
+    for leaf in jax.tree.leaves(tree):
+        crc = zlib.crc32(np.ascontiguousarray(leaf).data, crc)
+    return f"{crc:08x}"
+
+
+def _fingerprint(federation: Federation) -> str:
+    return f"{federation.name}, {federation.parties} parties, {_checksum(federation.train)}"

@@ -1,0 +1,153 @@
+"""From what a person asks for to what the engine takes."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedplus._check import SettingError, require, require_number
+from fedplus._types import Array
+from fedplus.algorithm import AbstractAlgorithm
+from fedplus.data.federation import Federation, Host
+from fedplus.models import Model, ravel
+from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan
+from fedplus.simulation.faults import require_faults
+from fedplus.simulation.minibatches import steps_an_epoch
+from fedplus.simulation.schedule import Effort, Stragglers, cohort_of
+from fedplus.simulation.validate import require_fit, require_kinds, require_whole
+
+LARGE = 200_000
+"""Parameters from which on a CPU does better with one party at a time."""
+UNEVEN = 2.0
+"""How many times the mean E_k the largest may be before the others should not wait for it."""
+
+
+class Setup(NamedTuple):
+    """All that a run is made of."""
+
+    plan: Plan
+    inputs: Inputs
+    lane: Lane
+    state: Any
+    runs: tuple[tuple[AbstractAlgorithm[Any], int], ...]
+    """Method and seed of each lane."""
+    federation: Federation
+
+    def split(self, state: Any) -> list[tuple[AbstractAlgorithm[Any], Any]]:
+        """Method and state of each lane."""
+        return [(algorithm, one) for algorithm, _, one in self.finished(state)]
+
+    def finished(self, state: Any) -> Iterator[tuple[AbstractAlgorithm[Any], int, Any]]:
+        """Method, seed and state of each lane."""
+        for i, (algorithm, seed) in enumerate(self.runs):
+            one = jax.tree.map(lambda leaf, i=i: leaf[i], state) if self.plan.lanes else state
+            yield algorithm, seed, one
+
+
+def set_up(
+    algorithms: Sequence[AbstractAlgorithm[Any]], federation: Federation, model: Model, *,
+    rounds: int, seeds: Sequence[int], cohort: Any = None, steps: Any = None, epochs: Any = None,
+    batch_size: int = 20, weights: Any = None, stragglers: Stragglers | None = None,
+    faults: Any = (), each: Literal["auto", "vmap", "map"] = "auto",
+) -> Setup:  # fmt: skip
+    """Check everything, and bring the data to the device."""
+    require(len(algorithms) > 0 and len(seeds) > 0, "sweep", "none", "a method and a seed at least")
+    for algorithm in algorithms:
+        require_kinds(algorithm, federation, model)
+    require_whole("rounds", rounds)
+    require_whole("batch_size", batch_size)
+    require(each in ("auto", *EACH), "each", repr(each), '"auto", "vmap" or "map"')
+    require_fit(federation, model)
+    n = federation.parties
+    who = cohort_of(cohort, n)
+    effort = _effort(steps, epochs, federation.train.size, batch_size)
+    same = int(effort.units[0]) if _all_equal(effort) and stragglers is None else None
+    runs = tuple((algorithm, int(seed)) for algorithm in algorithms for seed in seeds)
+    lanes = [_lane(algorithm, seed, model) for algorithm, seed in runs]
+    states = [lane.algorithm.init(lane.w_first, n) for lane in lanes]
+    train = federation.train
+    plan = Plan(
+        model=model,
+        parties=n,
+        batch_size=int(batch_size),
+        steps=same,
+        stragglers=stragglers,
+        faults=require_faults(faults, n),
+        each=_chosen(each, lanes[0].w_first.size, effort),
+        lanes=len(runs) > 1,
+    )
+    inputs = Inputs(
+        Data(*(jnp.asarray(part) for part in (train.x, train.y, train.start, train.size))),
+        Effort(*(jnp.asarray(part) for part in effort)),
+        who,
+        _weights(weights, train.size),
+    )
+    lane, state = (_stacked(lanes), _stacked(states)) if plan.lanes else (lanes[0], states[0])
+    return Setup(plan, inputs, lane, state, runs, federation)
+
+
+def _lane(algorithm: AbstractAlgorithm[Any], seed: int, model: Model) -> Lane:
+    for_init, for_rounds = jax.random.split(jax.random.key(seed))
+    return Lane(algorithm, for_rounds, ravel(model.init(for_init)).w)
+
+
+def _stacked(trees: Sequence[Any]) -> Any:
+    structures = {str(jax.tree.structure(tree)) for tree in trees}
+    if len(structures) > 1:
+        raise SettingError(
+            "The methods of one sweep must differ in numbers alone (δ, σ, η), got methods of different "
+            "kinds. Call sweep once for each kind."
+        )
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def _effort(steps: Any, epochs: Any, size: Host, batch_size: int) -> Effort:
+    n = len(size)
+    require(
+        (steps is None) != (epochs is None), "steps and epochs", f"{steps} and {epochs}",
+        "one of them given", "How long does a party work in a round?",
+    )  # fmt: skip
+    name, given = ("steps", steps) if epochs is None else ("epochs", epochs)
+    require_number(given, name, above=0)
+    units = np.asarray(given)
+    require(
+        units.shape in ((), (n,)),
+        name,
+        f"shape {units.shape}",
+        f"one number, or ({n},), one a party",
+    )
+    units = np.broadcast_to(units, (n,))
+    if epochs is None:
+        require(bool(np.all(units == np.round(units))), "steps", given, "whole numbers")
+        return Effort(units.astype(np.int32), np.ones(n, np.int32))
+    if np.all(units == np.round(units)):
+        return Effort(units.astype(np.int32), steps_an_epoch(size, batch_size))
+    return Effort(np.ones(n, np.int32), np.ceil(units * size / batch_size).astype(np.int32))
+
+
+def _all_equal(effort: Effort) -> bool:
+    total = np.asarray(effort.units) * np.asarray(effort.unit)
+    return bool(np.all(total == total[0]) and np.all(np.asarray(effort.unit) == 1))
+
+
+def _weights(given: Any, size: Host) -> Array | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        require(given == "size", "weights", repr(given), '"size", None or one number a party')
+        given = size / size.mean()
+    require_number(given, "weights", least=0)
+    shape = np.shape(given)
+    require(shape == size.shape, "weights", f"shape {shape}", f"{size.shape}, one a party")
+    return jnp.asarray(given, jnp.result_type(float))
+
+
+def _chosen(each: str, parameters: int, effort: Effort) -> Any:
+    if each != "auto":
+        return each
+    total = np.asarray(effort.units) * np.asarray(effort.unit)
+    waits = total.max() > UNEVEN * total.mean()
+    on_cpu = jax.default_backend() == "cpu"
+    return "map" if on_cpu and (parameters > LARGE or waits) else "vmap"

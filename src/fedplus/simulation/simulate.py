@@ -1,0 +1,150 @@
+"""``simulate``: a method, a federation and a model, for some rounds."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from fedplus.algorithm import AbstractAlgorithm
+from fedplus.data.federation import Federation
+from fedplus.models import Model
+from fedplus.simulation.engine import CAPACITY, RoundFigures, some_rounds
+from fedplus.simulation.faults import Fault
+from fedplus.simulation.interrupt import interruptible
+from fedplus.simulation.progress import progress as shown
+from fedplus.simulation.record import Recorder
+from fedplus.simulation.resume import Resumable
+from fedplus.simulation.run import Run
+from fedplus.simulation.schedule import AbstractCohort, Stragglers
+from fedplus.simulation.setup import Setup, set_up
+
+PAUSE = 0.5
+"""Seconds that the program runs, more or less, before it lets Python look up."""
+
+
+class DivergedError(RuntimeError):
+    """A party's model went to NaN or Inf."""
+
+
+def simulate(
+    algorithm: AbstractAlgorithm[Any],
+    federation: Federation,
+    model: Model,
+    *,
+    rounds: int,
+    cohort: int | AbstractCohort | None = None,
+    steps: int | npt.ArrayLike | None = None,
+    epochs: float | npt.ArrayLike | None = None,
+    batch_size: int = 20,
+    seed: int = 0,
+    weights: npt.ArrayLike | Literal["size"] | None = None,
+    stragglers: Stragglers | None = None,
+    faults: Fault | Sequence[Fault] = (),
+    evaluate_every: int | None = None,
+    path: Sequence[float] = (),
+    objective: bool = False,
+    each: Literal["auto", "vmap", "map"] = "auto",
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+) -> Run:
+    """Train, and return the run: the models, figures of every round, evaluations.
+
+    Args:
+        algorithm: A method, e.g. ``presets.fedgeomed_plus(eta=0.02, sigma=1.0, delta=0.1)``.
+        federation: The parties' data.
+        model: What they train.
+        rounds: T.
+        cohort: How many parties take part in a round, drawn uniformly; or ``Weighted``, ``Trace``.
+            None: all.
+        steps: E_k, minibatches a round: one number, or one a party.
+        epochs: The same, in passes through a party's samples. Give one of the two.
+        batch_size: B.
+        seed: Of everything random: same seed, same result.
+        weights: Of the parties in the aggregate: "size" for their numbers of samples, or (N,).
+        stragglers: Parties that do less than they should.
+        faults: Parties that send wrong models.
+        evaluate_every: So many rounds; by default there are 20 evaluations. The last round always is.
+        path: Judge also (1 − λ) w_k + λ w̃ for these λ (the paper's Figure 3).
+        objective: Record also F_σ over all training samples.
+        each: Parties of a cohort all at once ("vmap") or one after the other ("map").
+        checkpoint: A folder to keep checkpoints in.
+        checkpoint_every: So many rounds; by default about once a minute.
+        resume: Go on from the newest checkpoint in that folder, if there is one.
+        progress: Show a progress bar; None: on a terminal.
+
+    Raises:
+        SettingError: Something does not fit; nothing has been trained.
+        DivergedError: A party's model went to NaN or Inf; the last good checkpoint is kept.
+    """
+    given = {name: value for name, value in locals().items() if name not in ("algorithm", "seed")}
+    (run,) = sweep([algorithm], seeds=[seed], **given)
+    return run
+
+
+def sweep(
+    algorithms: Sequence[AbstractAlgorithm[Any]], federation: Federation, model: Model, *,
+    rounds: int, seeds: Sequence[int] = (0,), evaluate_every: int | None = None,
+    path: Sequence[float] = (), objective: bool = False, checkpoint: str | Path | None = None,
+    checkpoint_every: int | None = None, resume: bool = False, progress: bool | None = None,
+    **settings: Any,
+) -> list[Run]:  # fmt: skip
+    """Several runs as one program: every method with every seed, in that order.
+
+    The methods must differ in numbers alone (δ, σ, η): the same preset with other settings. All other
+    arguments are those of ``simulate``.
+    """
+    setup = set_up(algorithms, federation, model, rounds=rounds, seeds=seeds, **settings)
+    every = evaluate_every or max(1, rounds // 20)
+    book = Recorder(federation, model, path, objective)
+    keeper = Resumable.of(checkpoint, checkpoint_every, setup)
+    t, state = keeper.begin(setup.state, book) if resume else (0, setup.state)
+    said, budget = "", 1
+    with shown(rounds, t, progress) as show, interruptible() as interrupt:
+        while t < rounds:
+            end = min(rounds, t + budget, (t // every + 1) * every, keeper.next_stop(t))
+            begun = time.perf_counter()
+            state, figures = some_rounds(
+                setup.plan, setup.inputs, setup.lane, state, jnp.int32(t), jnp.int32(end)
+            )
+            _require_finite(figures, t, end, setup, keeper.saved)
+            rate = (end - t) / (time.perf_counter() - begun)
+            budget = int(np.clip(rate * PAUSE, 1, min(CAPACITY, 2 * budget + 1)))
+            book.add_figures(figures, end - t)
+            t = end
+            if t % every == 0 or t == rounds:
+                score = book.evaluate(t, setup.split(state))
+                said = f"{model.task.score_name} {score.mean():.4g}"
+            keeper.offer(t, state, book, last=t == rounds)
+            show(t, said)
+            if interrupt.asked and t < rounds:
+                keeper.interrupted(t, state, book)
+                raise KeyboardInterrupt
+    lanes = range(len(setup.runs)) if setup.plan.lanes else [None]
+    return [
+        Run(algorithm, federation, model, seed, one, *book.of_lane(lane))
+        for lane, (algorithm, seed, one) in zip(lanes, setup.finished(state), strict=True)
+    ]
+
+
+def _require_finite(
+    figures: RoundFigures, begin: int, end: int, setup: Setup, saved: Path | None
+) -> None:
+    diverged = np.asarray(figures.diverged)[: end - begin]
+    if not diverged.any():
+        return
+    first = int(diverged.reshape(len(diverged), -1).any(axis=1).argmax())
+    which = np.unique(np.asarray(figures.cohort)[first][diverged[first]])
+    names = [repr(setup.federation.names[k]) for k in which[:5]]
+    told = ", ".join(names) + (", …" if len(which) > 5 else "")
+    kept = f" The last good checkpoint is {saved}." if saved else ""
+    raise DivergedError(
+        f"In round {begin + first} the models of {len(which)} parties ({told}) went to NaN or Inf. A "
+        "learning rate that is too high for the data does that: try a tenth of eta, or scale the "
+        f"inputs.{kept}"
+    )
