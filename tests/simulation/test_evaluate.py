@@ -1,0 +1,163 @@
+"""Evaluation and figures, by their definitions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fedplus as fp
+from federations import CLASSIFIER, apply, federation, plain_loss
+from fedplus import presets
+from fedplus.models import ravel
+from fedplus.simulation import majority_class
+from fedplus.simulation.evaluate import in_blocks, judge, summary
+
+PATH = (0.0, 0.25, 1.0)
+SIZES = (30, 7, 45, 12, 700)
+GEO = {"eta": 0.1, "sigma": 1.0, "delta": 0.05}
+
+
+@pytest.fixture(scope="module")
+def run():
+    return fp.simulate(
+        presets.fedgeomed_plus(**GEO), federation(SIZES), CLASSIFIER, rounds=8, steps=4, cohort=3,
+        batch_size=8, evaluate_every=4, path=PATH, objective=True,
+    )  # fmt: skip
+
+
+def shaped(w):
+    w = np.asarray(w)
+    return {"bias": w[:3], "weight": w[3:].reshape(4, 3)}
+
+
+def by_hand(split, models):
+    """Loss and accuracy of each party's rows under its own model."""
+    found = []
+    for k in range(len(split.size)):
+        x, y = split.party(k)
+        hits = apply(shaped(models[k]), x).argmax(1) == y
+        found.append((plain_loss(shaped(models[k]), x, y)[0].mean(), hits.mean()))
+    return np.array(found).T
+
+
+def test_personal_and_global_are_each_partys_own_samples(run):
+    parties = run.federation
+    n = parties.parties
+    for which, models in (("personal", run.models), ("global", np.tile(run.w_global, (n, 1)))):
+        loss, score = by_hand(parties.test, models)
+        np.testing.assert_allclose(run.evaluations[f"{which}_loss"][-1], loss, rtol=1e-4)
+        np.testing.assert_allclose(run.evaluations[f"{which}_score"][-1], score, rtol=1e-6)
+    assert run.evaluations["round"].tolist() == [4, 8]
+
+
+def test_the_path_leads_from_the_personal_to_the_global_model(run):
+    score = run.evaluations["path_score"]
+    assert score.shape == (2, 3, 5)
+    np.testing.assert_allclose(score[:, 0], run.evaluations["personal_score"], rtol=1e-6)
+    np.testing.assert_allclose(score[:, -1], run.evaluations["global_score"], rtol=1e-6)
+
+
+def test_the_objective_is_f_sigma(run):
+    """As ``Objective`` has it, from each party's whole training data."""
+    train = run.federation.train
+    losses, _ = by_hand(train, run.state.w_local)
+    whole = fp.Objective(
+        fp.L2(GEO["delta"]), GEO["sigma"], jnp.asarray(losses), loss=lambda w, data: data
+    )
+    expected = whole.f_sigma(run.state.w_local, run.state.w_global)
+    assert run.evaluations["objective"][-1] == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_transfer_is_every_model_on_every_partys_data(run):
+    found = run.transfer()
+    test = run.federation.test
+    for k in range(5):
+        _, score = by_hand(test, np.tile(run.models[k], (5, 1)))
+        np.testing.assert_allclose(found[k], score, rtol=1e-6)
+
+
+def test_v_norm_and_the_change_at_aggregation(run):
+    """‖v_k‖ = max(‖w_k − w̃‖ − δ, 0); Fed+ changes no personal model when it aggregates."""
+    gap = np.linalg.norm(run.models - run.w_global, axis=1)
+    expected = np.maximum(gap - GEO["delta"], 0)
+    np.testing.assert_allclose(run.evaluations["v_norm"][-1], expected, rtol=1e-4, atol=1e-6)
+    last = run.figures["cohort"][-1]
+    np.testing.assert_allclose(run.figures["v_norm"][-1], expected[last], rtol=1e-4, atol=1e-6)
+    assert run.figures["change_std"].max() == 0
+    assert run.figures["converged"].all()
+
+
+def test_fedavg_replaces_each_model_by_the_mean():
+    """One round, all parties: the change is w̃ minus what each had learned alone."""
+    parties = federation(SIZES)
+    asked = {"rounds": 1, "steps": 4, "batch_size": 8}
+    alone = fp.simulate(presets.local_sgd(eta=0.1), parties, CLASSIFIER, **asked)
+    fedavg = fp.simulate(presets.fedavg(eta=0.1), parties, CLASSIFIER, **asked)
+    change = alone.models.mean(0) - alone.models
+    np.testing.assert_allclose(fedavg.figures["change_mean"][0], change.mean(1), atol=1e-6)
+    np.testing.assert_allclose(fedavg.figures["change_std"][0], change.std(1), rtol=1e-3)
+
+
+def test_blocks_cover_every_row_once():
+    parties = federation((3, 1000, 9, 17, 400))
+    blocks, rows = in_blocks(parties.train)
+    seen = np.concatenate(
+        [np.arange(f, f + c) for f, c in zip(blocks.first, blocks.filled, strict=True)]
+    )
+    np.testing.assert_array_equal(np.sort(seen), np.arange(len(parties.train.x)))
+    models = jnp.asarray(np.random.default_rng(0).normal(size=(5, 15)), jnp.float32)
+    loss, score = by_hand(parties.train, models)
+    found = judge(CLASSIFIER, rows, blocks, models)
+    np.testing.assert_allclose(found.loss, loss, rtol=1e-4)
+    np.testing.assert_allclose(found.score, score, rtol=1e-6)
+
+
+def test_summary_by_its_definitions():
+    rng = np.random.default_rng(0)
+    score, size = rng.uniform(size=25), rng.integers(1, 100, 25)
+    found = summary(score, size)
+    assert found.mean == pytest.approx(score.mean())
+    assert found.pooled == pytest.approx((score * size).sum() / size.sum())
+    assert found.worst_decile == pytest.approx(np.sort(score)[:2].mean())
+    assert found.std == pytest.approx(score.std())
+    assert summary(score, size, "lower").worst_decile == pytest.approx(np.sort(score)[-2:].mean())
+
+
+def test_majority_class_answers_the_commonest_training_label(run):
+    train, test = run.federation.train, run.federation.test
+    found = majority_class(train, test)
+    for k in range(5):
+        common = np.bincount(train.party(k)[1]).argmax()
+        assert found[k] == np.mean(test.party(k)[1] == common)
+
+
+def test_a_partys_parameters_by_number_and_by_name(run):
+    for party in (2, "2"):
+        params = run.parameters(party)
+        np.testing.assert_array_equal(ravel(params).w, run.models[2])
+    np.testing.assert_array_equal(ravel(run.parameters()).w, run.w_global)
+    with pytest.raises(fp.SettingError, match="party must be"):
+        run.parameters("nobody")
+    assert "5 parties, 8 rounds" in repr(run)
+
+
+def test_best_is_the_evaluation_with_the_best_mean(run):
+    means = run.evaluations["personal_score"].mean(1)
+    assert run.summary(at="best").mean == pytest.approx(means.max())
+    assert run.summary().mean == pytest.approx(means[-1])
+
+
+def test_regression_scores_are_better_when_lower():
+    from fedplus.models import REGRESSION, Model
+
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=4)
+    data = [(x := rng.normal(size=(50, 4)), x @ truth) for _ in range(3)]
+    model = Model(
+        lambda key: {"w": jnp.zeros(4)}, lambda p, x: x @ p["w"], REGRESSION, "least squares"
+    )
+    run = fp.simulate(
+        presets.fedavg(eta=0.1), fp.Federation.of(data), model, rounds=30, steps=5, batch_size=10
+    )
+    assert run.summary(at="best").mean <= run.summary().mean < 1e-2
+    np.testing.assert_allclose(jax.tree.leaves(run.parameters())[0], truth, atol=0.05)
