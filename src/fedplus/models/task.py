@@ -36,7 +36,7 @@ def _hit(logits: Outputs, y: Array) -> PerSample:
 
 
 def _binary_cross_entropy(logits: Outputs, y: Array) -> PerSample:
-    return optax.sigmoid_binary_cross_entropy(logits[..., 0], y.astype(logits.dtype))
+    return jnp.asarray(optax.sigmoid_binary_cross_entropy(logits[..., 0], y.astype(logits.dtype)))
 
 
 def _binary_hit(logits: Outputs, y: Array) -> PerSample:
