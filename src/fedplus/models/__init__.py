@@ -1,7 +1,15 @@
 """Models; here alone are they raveled into the vectors that the rest of the library works on."""
 
+from fedplus.models.cnn import cnn
+from fedplus.models.frameworks import from_equinox, from_flax
+from fedplus.models.linear import linear, logistic
+from fedplus.models.lstm import lstm
+from fedplus.models.mlp import mlp
 from fedplus.models.model import Model
 from fedplus.models.ravel import Raveled, ravel
 from fedplus.models.task import BINARY, CLASSIFICATION, REGRESSION, Task
 
-__all__ = ["BINARY", "CLASSIFICATION", "REGRESSION", "Model", "Raveled", "Task", "ravel"]
+__all__ = [
+    "BINARY", "CLASSIFICATION", "REGRESSION", "Model", "Raveled", "Task", "cnn", "from_equinox",
+    "from_flax", "linear", "logistic", "lstm", "mlp", "ravel",
+]  # fmt: skip

@@ -1,0 +1,46 @@
+"""Linear and logistic regression."""
+
+from fedplus._types import Array
+from fedplus.models.dense import affine, dense, flat, require_classes, require_sizes
+from fedplus.models.model import Model, Params
+from fedplus.models.task import CLASSIFICATION, REGRESSION, Task
+
+
+def linear(inputs: int, outputs: int = 1) -> Model:
+    """Linear regression Wx + b, from zero. Inputs of any shape are flattened.
+
+    >>> import jax
+    >>> model = linear(3)
+    >>> params = model.init(jax.random.key(0))
+    >>> model.apply(params, jax.numpy.ones((5, 3))).shape
+    (5, 1)
+    """
+    require_sizes("linear", inputs=inputs, outputs=outputs)
+    return _affine_model(inputs, outputs, REGRESSION, "linear")
+
+
+def logistic(inputs: int, classes: int) -> Model:
+    """Multinomial logistic regression, softmax(Wx + b), from zero as in FedProx's experiments.
+
+    Inputs of any shape are flattened.
+
+    >>> import jax
+    >>> model = logistic(784, classes=10)
+    >>> params = model.init(jax.random.key(0))
+    >>> model.apply(params, jax.numpy.ones((5, 28, 28))).shape
+    (5, 10)
+    """
+    require_sizes("logistic", inputs=inputs)
+    require_classes("logistic", classes)
+    return _affine_model(inputs, classes, CLASSIFICATION, "logistic")
+
+
+def _affine_model(inputs: int, outputs: int, task: Task, name: str) -> Model:
+    def init(key: Array) -> Params:
+        del key
+        return dense(outputs, inputs)
+
+    def apply(params: Params, x: Array) -> Array:
+        return affine(params, flat(x, inputs, name))
+
+    return Model(init, apply, task, name)

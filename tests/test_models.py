@@ -1,0 +1,275 @@
+"""Every built-in model goes through one suite; then each against an independent implementation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fedplus as fp
+from fedplus.models import (
+    BINARY,
+    CLASSIFICATION,
+    REGRESSION,
+    cnn,
+    linear,
+    logistic,
+    lstm,
+    mlp,
+    ravel,
+)
+from fedplus.models.cnn import convolve, halve
+
+pytestmark = pytest.mark.usefixtures("x64")
+RNG = np.random.default_rng(0)
+TABLE = jnp.asarray(RNG.standard_normal((11, 3)), jnp.float32)
+BATCH = 12
+EVERY = {  # Model, shape of one input, number of outputs.
+    "linear": (linear(6, 2), (6,), 2),
+    "logistic": (logistic(6, 3), (2, 3), 3),
+    "mlp": (mlp(6, 3, hidden=(7, 5)), (2, 3), 3),
+    "cnn": (cnn((9, 8, 2), 3, channels=(3, 4)), (9, 8, 2), 3),
+    "lstm": (lstm(5, 3, hidden=4, layers=2), (5, 3), 1),
+    "lstm of one layer": (lstm(5, 3, hidden=4, layers=1, outputs=3), (5, 3), 3),
+    "lstm of tokens": (lstm(5, 3, hidden=4, embedding=TABLE), (5,), 1),
+}
+every_model = pytest.mark.parametrize(
+    ("model", "shape", "outputs"), EVERY.values(), ids=EVERY.keys()
+)
+
+
+def data(model, shape, outputs, seed=0, batch=BATCH):
+    """Inputs that a label moves, each class its own way."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(max(outputs, 2), size=batch)
+    if shape == (5,):  # Tokens: the label chooses between the two halves of the table.
+        return jnp.asarray(rng.integers(5, size=(batch, *shape)) + 6 * y[:, None]), jnp.asarray(y)
+    ways = np.random.default_rng(1).standard_normal((max(outputs, 2), *shape))
+    x = ways[y] + 0.2 * rng.standard_normal((batch, *shape))
+    if model.task is REGRESSION:
+        y = x.reshape(batch, -1) @ np.linspace(-1, 1, 2 * x[0].size).reshape(-1, 2) + 0.5
+    return jnp.asarray(x), jnp.asarray(y)
+
+
+def start(model, seed=0):
+    """Parameters away from zero, where a gradient says little."""
+    flat = ravel(model.init(jax.random.key(seed)))
+    noise = np.random.default_rng(seed).standard_normal(flat.w.size)
+    return flat.w + 0.1 * noise, flat
+
+
+def loss_of(model, unravel):
+    return jax.jit(lambda w, x, y: jnp.mean(model.task.loss(model.apply(unravel(w), x), y)))
+
+
+@every_model
+def test_outputs_are_one_row_a_sample_and_each_sample_is_alone(model, shape, outputs):
+    w, flat = start(model)
+    x, y = data(model, shape, outputs)
+    apply = jax.jit(model.apply)
+    found = apply(flat.unravel(w), x)
+    assert found.shape == (BATCH, outputs)
+    assert found.dtype == jnp.float64
+    assert model.task.loss(found, y).shape == (BATCH,)
+    np.testing.assert_allclose(apply(flat.unravel(w), x[3:4]), found[3:4], rtol=1e-12)
+
+
+@every_model
+def test_init_is_a_function_of_the_key_alone(model, shape, outputs):
+    w = [ravel(model.init(jax.random.key(k))).w for k in (0, 0, 1)]
+    np.testing.assert_array_equal(w[0], w[1])
+    if not model.name.startswith(("linear", "logistic")):
+        assert np.abs(w[0] - w[2]).max() > 0
+    assert ravel(jax.jit(model.init)(jax.random.key(0))).w.shape == w[0].shape
+
+
+@every_model
+def test_ravel_round_trip(model, shape, outputs):
+    params = model.init(jax.random.key(3))
+    flat = ravel(params)
+    assert sum(size for _, size in flat.layout) == flat.w.size
+    back = flat.unravel(flat.w)
+    assert jax.tree.structure(back) == jax.tree.structure(params)
+    jax.tree.map(np.testing.assert_array_equal, back, params)
+
+
+@every_model
+def test_gradient_is_the_slope_in_any_direction(model, shape, outputs):
+    w, flat = start(model)
+    x, y = data(model, shape, outputs)
+    loss = loss_of(model, flat.unravel)
+    grad = jax.jit(jax.grad(loss))(w, x, y)
+    for seed in range(5):
+        way = np.random.default_rng(seed).standard_normal(w.size)
+        slope = (loss(w + 1e-6 * way, x, y) - loss(w - 1e-6 * way, x, y)) / 2e-6
+        np.testing.assert_allclose(grad @ way, slope, rtol=1e-5, atol=1e-8)
+
+
+@every_model
+def test_learns_a_small_problem(model, shape, outputs):
+    w = ravel(model.init(jax.random.key(0)))
+    x, y = data(model, shape, outputs)
+    loss = loss_of(model, w.unravel)
+    eta = 0.1 if model.name in ("cnn", "linear") else 0.5
+
+    @jax.jit
+    def train(w):
+        return jax.lax.fori_loop(0, 1000, lambda _, w: w - eta * jax.grad(loss)(w, x, y), w)
+
+    end = train(w.w)
+    score = jnp.mean(model.task.score(model.apply(w.unravel(end), x), y))
+    assert score < 0.01 if model.task is REGRESSION else score == 1
+
+
+@every_model
+def test_parties_at_once_are_parties_one_by_one(model, shape, outputs):
+    _, flat = start(model)
+    w = jnp.stack([start(model, seed)[0] for seed in range(3)])
+    x, y = (
+        jnp.stack(a) for a in zip(*(data(model, shape, outputs, s) for s in range(3)), strict=True)
+    )
+    grad = jax.jit(jax.grad(loss_of(model, flat.unravel)))
+    together = jax.jit(jax.vmap(grad))(w, x, y)
+    mapped = jax.jit(lambda *a: jax.lax.map(lambda party: grad(*party), a))(w, x, y)
+    for k in range(3):
+        np.testing.assert_allclose(together[k], grad(w[k], x[k], y[k]), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(mapped[k], together[k], rtol=1e-9, atol=1e-12)
+
+
+@every_model
+def test_input_of_the_wrong_size_is_refused_in_one_line(model, shape, outputs):
+    wrong = np.ones((BATCH, *shape[:-1], shape[-1] + 1), dtype=int if shape == (5,) else float)
+    with pytest.raises(fp.SettingError, match=rf"{model.name}'s input must be .*, got shape"):
+        model.apply(model.init(jax.random.key(0)), jnp.asarray(wrong))
+
+
+def test_linear_is_least_squares():
+    x, y = data(*EVERY["linear"], batch=40)
+    solved = np.linalg.lstsq(np.c_[x, np.ones(40)], np.asarray(y), rcond=None)[0]
+    model = EVERY["linear"][0]
+    params = {"weight": jnp.asarray(solved[:-1].T), "bias": jnp.asarray(solved[-1])}
+    flat = ravel(params)
+    np.testing.assert_allclose(jax.grad(loss_of(model, flat.unravel))(flat.w, x, y), 0, atol=1e-10)
+
+
+def test_logistic_gradient_in_closed_form():
+    """∂f/∂W = mean over the batch of (softmax(Wx + b) − e_y) xᵀ."""
+    model, shape, classes = EVERY["logistic"]
+    w, flat = start(model)
+    x, y = data(model, shape, classes)
+    params = flat.unravel(w)
+    rows = np.asarray(x).reshape(BATCH, -1)
+    logits = rows @ np.asarray(params["weight"]).T + np.asarray(params["bias"])
+    odds = np.exp(logits - logits.max(1, keepdims=True))
+    error = odds / odds.sum(1, keepdims=True) - np.eye(classes)[np.asarray(y)]
+    found = flat.unravel(jax.grad(loss_of(model, flat.unravel))(w, x, y))
+    np.testing.assert_allclose(found["weight"], error.T @ rows / BATCH, atol=1e-12)
+    np.testing.assert_allclose(found["bias"], error.mean(0), atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+def test_convolve_and_halve_are_xlas(kernel):
+    x = jnp.asarray(RNG.standard_normal((2, 9, 8, 3)))
+    weight = jnp.asarray(RNG.standard_normal((kernel, kernel, 3, 4)))
+
+    def theirs(x, weight):
+        names = ("NHWC", "HWIO", "NHWC")
+        out = jax.lax.conv_general_dilated(x, weight, (1, 1), "SAME", dimension_numbers=names)
+        window = (1, 2, 2, 1)
+        return jax.lax.reduce_window(out, -jnp.inf, jax.lax.max, window, window, "VALID")
+
+    def ours(x, weight):
+        return halve(convolve(x, weight))
+
+    np.testing.assert_allclose(ours(x, weight), theirs(x, weight), rtol=1e-10)
+    found, expected = (
+        jax.jit(jax.grad(lambda *a, f=f: jnp.sum(jnp.sin(f(*a))), argnums=(0, 1)))(x, weight)
+        for f in (ours, theirs)
+    )
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+
+
+def numpy_lstm(params, x, layers):
+    """Hochreiter and Schmidhuber's cell with a forget gate, a sample and a token at a time."""
+
+    def sigmoid(a):
+        return 1 / (1 + np.exp(-a))
+
+    outputs = []
+    for sequence in np.asarray(x):
+        for name in (f"lstm{i}" for i in range(layers)):
+            layer = {key: np.asarray(value) for key, value in params[name].items()}
+            size = layer["recurrent"].shape[1]
+            h, c, states = np.zeros(size), np.zeros(size), []
+            for token in sequence:
+                gates = layer["input"] @ token + layer["recurrent"] @ h + layer["bias"]
+                i, f, g, o = (gates[k * size : (k + 1) * size] for k in range(4))
+                c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+                h = sigmoid(o) * np.tanh(c)
+                states.append(h)
+            sequence = np.stack(states)
+        head = params["head"]
+        outputs.append(np.asarray(head["weight"]) @ sequence[-1] + np.asarray(head["bias"]))
+    return np.stack(outputs)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_lstm_is_the_cell_written_out(layers):
+    model = lstm(5, 3, hidden=4, layers=layers, outputs=2)
+    w, flat = start(model)
+    x = RNG.standard_normal((6, 5, 3))
+    params = flat.unravel(w)
+    found = model.apply(params, jnp.asarray(x))
+    np.testing.assert_allclose(found, numpy_lstm(params, x, layers), rtol=1e-10)
+
+
+def test_lstm_of_tokens_is_lstm_of_their_vectors_and_its_table_is_no_parameter():
+    by_token, by_vector = EVERY["lstm of tokens"][0], EVERY["lstm"][0]
+    params = by_token.init(jax.random.key(0))
+    assert ravel(params).layout == ravel(by_vector.init(jax.random.key(0))).layout
+    tokens = RNG.integers(11, size=(6, 5))
+    found = by_token.apply(params, jnp.asarray(tokens))
+    np.testing.assert_allclose(found, by_vector.apply(params, TABLE[tokens]))
+
+
+def test_lstms_forget_gate_begins_open():
+    bias = lstm(5, 3, hidden=4).init(jax.random.key(0))["lstm0"]["bias"]
+    assert bias.tolist() == [0] * 4 + [1] * 4 + [0] * 8
+
+
+def test_tasks():
+    assert linear(3).task is REGRESSION
+    assert logistic(3, 2).task is CLASSIFICATION
+    assert lstm(outputs=1).task is BINARY
+    assert lstm(outputs=2).task is CLASSIFICATION
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: linear(0), "linear's inputs must be a positive whole number, got 0"),
+        (lambda: linear(2.5), "linear's inputs must be a positive whole number, got 2.5"),
+        (lambda: logistic(3, 1), "logistic's classes must be ≥ 2, got 1"),
+        (lambda: logistic(3, True), "logistic's classes must be a positive whole number"),
+        (lambda: mlp(3, 2, hidden=()), "mlp's hidden must be a size or more"),
+        (lambda: mlp(3, 2, hidden=(4, -1)), r"mlp's hidden\[1\] must be a positive whole number"),
+        (lambda: cnn((28, 28)), "cnn's shape must be .height, width, channels."),
+        (lambda: cnn((3, 28, 1)), "cnn's shape must be at least 4 × 4"),
+        (lambda: cnn(kernel=4), "cnn's kernel must be odd, got 4"),
+        (lambda: cnn(channels=(8,)), "cnn's channels must be two numbers"),
+        (lambda: lstm(layers=0), "lstm's layers must be a positive whole number, got 0"),
+        (
+            lambda: lstm(features=300, embedding=TABLE),
+            r"lstm's embedding must be a table \(V, 300\)",
+        ),
+    ],
+)
+def test_bad_sizes_are_refused_in_one_line(make, says):
+    with pytest.raises(fp.SettingError, match=says):
+        make()
+
+
+def test_tokens_must_be_whole_numbers():
+    model = EVERY["lstm of tokens"][0]
+    with pytest.raises(fp.SettingError, match="whole numbers"):
+        model.apply(model.init(jax.random.key(0)), jnp.ones((2, 5)))
