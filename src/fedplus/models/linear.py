@@ -1,5 +1,7 @@
 """Linear and logistic regression."""
 
+import functools
+
 from fedplus._types import Array
 from fedplus.models.dense import affine, dense, flat, require_classes, require_sizes
 from fedplus.models.model import Model, Params
@@ -35,6 +37,7 @@ def logistic(inputs: int, classes: int) -> Model:
     return _affine_model(inputs, classes, CLASSIFICATION, "logistic")
 
 
+@functools.cache  # The same function for the same sizes: a second run compiles nothing.
 def _affine_model(inputs: int, outputs: int, task: Task, name: str) -> Model:
     def init(key: Array) -> Params:
         del key

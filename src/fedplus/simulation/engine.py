@@ -14,6 +14,7 @@ from jax import lax
 
 from fedplus._types import Array, Vector
 from fedplus.algorithm import AbstractAlgorithm
+from fedplus.local import Shaped
 from fedplus.models import Model, ravel
 from fedplus.simulation.faults import Fault, Known, transmit
 from fedplus.simulation.minibatches import minibatches
@@ -41,7 +42,9 @@ class Plan(NamedTuple):
     parties: int
     batch_size: int
     steps: int | None
-    """E, where it is the same for all parties; None: see ``Work.effort``."""
+    """E, where it is the same for all parties."""
+    most: int | None
+    """The largest E_k, where no party waits much for another; with it a round has a fixed length."""
     stragglers: Stragglers | None
     faults: tuple[Fault, ...]
     each: Literal["vmap", "map"]
@@ -94,15 +97,14 @@ def unravel_of(model: Model) -> Callable[[Vector], Any]:
     return ravel(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)).unravel
 
 
-def gradient(model: Model, data: Data) -> Callable[[Vector, Array], Vector]:
-    """(w, rows) ↦ the gradient of the mean loss on those rows."""
-    unravel = unravel_of(model)
+def gradient(model: Model, data: Data) -> Shaped:
+    """(parameters, rows) ↦ the gradient of the mean loss on those rows."""
 
-    def loss(w: Vector, rows: Array) -> Array:
-        outputs = model.apply(unravel(w), data.x[rows])
+    def loss(params: Any, rows: Array) -> Array:
+        outputs = model.apply(params, data.x[rows])
         return jnp.mean(model.task.loss(outputs, data.y[rows]))
 
-    return jax.grad(loss)
+    return Shaped(jax.grad(loss), unravel_of(model))
 
 
 def one_round(
@@ -119,7 +121,7 @@ def one_round(
     words = jax.random.bits(for_batches, cohort.shape)
     work = Work(
         cohort,
-        minibatches(words, data.start[cohort], data.size[cohort], plan.batch_size),
+        minibatches(words, data.start[cohort], data.size[cohort], plan.batch_size, plan.most),
         asked if plan.steps is None else plan.steps,
         weights=inputs.weights,
         present=present,

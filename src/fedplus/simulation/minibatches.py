@@ -11,9 +11,17 @@ from fedplus._types import Array
 from fedplus.data.federation import Host
 from fedplus.simulation.shuffle import mixed, place
 
+AT_ONCE = 2**20
+"""The most rows that are drawn before a round begins; one draw is cheaper than one at each step."""
 
-def minibatches(key: Array, start: Array, size: Array, batch_size: int) -> Any:
-    """A function from a step's number to the rows (B,) of its minibatch, for each party.
+
+def minibatches(
+    key: Array, start: Array, size: Array, batch_size: int, most: int | None = None
+) -> Any:
+    """Rows (B,) of each step's minibatch, for each party.
+
+    Returns an array (K, E, B) where a bound on the steps is given and the array small; a function of
+    the step's number otherwise. ``Work.batches`` takes both.
 
     Epoch follows epoch without a gap, so every minibatch is full: one that begins with the last samples
     of an order ends with the first of the next. A party smaller than a minibatch has some samples in it
@@ -24,7 +32,12 @@ def minibatches(key: Array, start: Array, size: Array, batch_size: int) -> Any:
         start: (K,), the parties' first rows.
         size: (K,), the number of their rows.
         batch_size: B.
+        most: E, at least every E_k.
     """
+    if most is not None and len(key) * most * batch_size <= AT_ONCE:
+        each = jnp.arange(most, dtype=jnp.int32)[:, None]
+        key, start, size = (part[:, None, None] for part in (key, start, size))
+        return _rows(batch_size, key, start, size, each)
     make: Any = Partial  # Untyped in JAX.
     return make(partial(_rows, batch_size), key, start, size)
 
@@ -32,8 +45,7 @@ def minibatches(key: Array, start: Array, size: Array, batch_size: int) -> Any:
 def _rows(batch_size: int, key: Array, start: Array, size: Array, step: Array) -> Array:
     position = step * batch_size + jnp.arange(batch_size, dtype=jnp.int32)
     epoch, within = position // size, position % size
-    key = mixed(key ^ mixed(epoch))
-    return start + place(within, jnp.broadcast_to(size, within.shape), key)
+    return start + place(*jnp.broadcast_arrays(within, size, mixed(key ^ mixed(epoch))))
 
 
 def steps_an_epoch(size: Host, batch_size: int) -> Host:

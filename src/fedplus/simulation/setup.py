@@ -63,19 +63,23 @@ def set_up(
     n = federation.parties
     who = cohort_of(cohort, n)
     effort = _effort(steps, epochs, federation.train.size, batch_size)
-    same = int(effort.units[0]) if _all_equal(effort) and stragglers is None else None
+    steps_of = _total(effort)
+    same = int(steps_of[0]) if stragglers is None and np.ptp(steps_of) == 0 else None
     runs = tuple((algorithm, int(seed)) for algorithm in algorithms for seed in seeds)
     lanes = [_lane(algorithm, seed, model) for algorithm, seed in runs]
-    states = [lane.algorithm.init(lane.w_first, n) for lane in lanes]
+    # From a copy, since the program takes the state's memory over.
+    states = [lane.algorithm.init(jnp.array(lane.w_first, copy=True), n) for lane in lanes]
     train = federation.train
+    how = _chosen(each, lanes[0].w_first.size, effort)
     plan = Plan(
         model=model,
         parties=n,
         batch_size=int(batch_size),
         steps=same,
+        most=int(steps_of.max()) if how == "vmap" and not _waits(effort) else None,
         stragglers=stragglers,
         faults=require_faults(faults, n),
-        each=_chosen(each, lanes[0].w_first.size, effort),
+        each=how,
         lanes=len(runs) > 1,
     )
     inputs = Inputs(
@@ -127,9 +131,16 @@ def _effort(steps: Any, epochs: Any, size: Host, batch_size: int) -> Effort:
     return Effort(np.ones(n, np.int32), np.ceil(units * size / batch_size).astype(np.int32))
 
 
-def _all_equal(effort: Effort) -> bool:
-    total = np.asarray(effort.units) * np.asarray(effort.unit)
-    return bool(np.all(total == total[0]) and np.all(np.asarray(effort.unit) == 1))
+def _total(effort: Effort) -> Host:
+    """(N,): E_k, in steps."""
+    total: Host = np.asarray(effort.units) * np.asarray(effort.unit)
+    return total
+
+
+def _waits(effort: Effort) -> bool:
+    """Whether most parties would wait long for the one with the most steps."""
+    total = _total(effort)
+    return bool(total.max() > UNEVEN * total.mean())
 
 
 def _weights(given: Any, size: Host) -> Array | None:
@@ -147,7 +158,5 @@ def _weights(given: Any, size: Host) -> Array | None:
 def _chosen(each: str, parameters: int, effort: Effort) -> Any:
     if each != "auto":
         return each
-    total = np.asarray(effort.units) * np.asarray(effort.unit)
-    waits = total.max() > UNEVEN * total.mean()
     on_cpu = jax.default_backend() == "cpu"
-    return "map" if on_cpu and (parameters > LARGE or waits) else "vmap"
+    return "map" if on_cpu and (parameters > LARGE or _waits(effort)) else "vmap"

@@ -1,0 +1,109 @@
+"""What cannot work is told in one line before any training."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fedplus as fp
+from federations import CLASSIFIER, federation
+from fedplus import models, presets
+from fedplus.models import REGRESSION, Model
+
+METHOD = presets.fedavg(eta=0.1)
+
+
+def told(call, match):
+    with pytest.raises(fp.SettingError, match=match) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"rounds": 0}, "rounds must be a whole number ≥ 1, got 0"),
+        ({"rounds": 2.5}, "rounds must be a whole number"),
+        ({"batch_size": 0}, "batch_size must be a whole number ≥ 1"),
+        ({"steps": None}, "steps and epochs must be one of them given"),
+        ({"epochs": 1}, "steps and epochs must be one of them given"),
+        ({"steps": -1}, "steps must be a finite number > 0"),
+        ({"steps": 2.5}, "steps must be whole numbers"),
+        ({"steps": [1, 2]}, r"steps must be one number, or \(5,\)"),
+        ({"cohort": 9}, "cohort must be from 1 to 5, got 9"),
+        ({"weights": [1, 2]}, r"weights must be \(5,\), one a party"),
+        ({"weights": "samples"}, 'weights must be "size"'),
+        ({"each": "loop"}, 'each must be "auto", "vmap" or "map"'),
+        ({"resume": True}, "checkpoint must be the folder to resume from"),
+        ({"checkpoint_every": 5}, "checkpoint must be a folder"),
+        ({"faults": ["nan"]}, "faults must be Fault"),
+    ],
+)
+def test_settings(change, match):
+    asked = {"rounds": 2, "steps": 2} | change
+    told(lambda: fp.simulate(METHOD, federation(), CLASSIFIER, **asked), match)
+
+
+def simulated(data, model=CLASSIFIER):
+    return lambda: fp.simulate(METHOD, fp.Federation.of(data), model, rounds=1, steps=1)
+
+
+X, Y = np.ones((10, 4)), np.arange(10) % 3
+
+
+def test_labels_out_of_range():
+    wrong = Y.copy()
+    wrong[:] = 3
+    told(
+        simulated([(X, Y), (X, wrong)]),
+        "labels must be whole numbers from 0 to 2.* got 3 at party '1'",
+    )
+    told(simulated([(X, Y - 1)]), "labels must be whole numbers from 0 to 2")
+    told(simulated([(X, Y + 0.5)]), "labels must be whole numbers")
+
+
+def test_a_model_that_does_not_fit_the_data():
+    told(simulated([(np.ones((10, 5)), Y)]), r"model 'classifier' must take inputs of shape \(5,\)")
+    told(simulated([(np.ones((10, 5)), Y)], models.logistic(4, 3)), "logistic's input must be")
+    two = Model(lambda key: {"w": jnp.zeros((4, 2))}, lambda p, x: x @ p["w"], REGRESSION, "two")
+    told(simulated([(X, Y.astype(float))], two), r"model 'two' must be one with outputs like the")
+    one = Model(lambda key: {"w": jnp.zeros(4)}, lambda p, x: jnp.sum(x @ p["w"]), name="sum")
+    told(simulated([(X, Y)], one), "model 'sum' must be a function to outputs")
+
+
+def test_a_party_without_samples():
+    none = (np.ones((0, 4)), np.ones(0, int))
+    told(
+        simulated([(X, Y), none]), "train of party '1' must be at least one sample, got no samples"
+    )
+    told(simulated([(X, Y), (X[:1], Y[:1])]), "party '1' must be larger to set 0.2 aside")
+
+
+def test_arguments_in_the_wrong_places():
+    told(
+        lambda: fp.simulate("fedavg", federation(), CLASSIFIER, rounds=1, steps=1),
+        "algorithm must be",
+    )
+    told(lambda: fp.simulate(METHOD, [(X, Y)], CLASSIFIER, rounds=1, steps=1), "federation must be")
+    told(
+        lambda: fp.simulate(METHOD, federation(), None, rounds=1, steps=1), "model must be a Model"
+    )
+
+
+def test_data_that_is_no_federation():
+    told(simulated([]), "train must be .* at least one party")
+    told(simulated([(X, Y[:5])]), "train of party '0' must be one label a sample")
+    told(simulated([(X, Y), (np.ones((10, 3)), Y)]), "train of party '1' must be of the shapes")
+    told(simulated([(np.full((10, 4), np.nan), Y)]), "train of party '0' must be finite")
+    told(
+        lambda: fp.Federation.of([(X, Y), (X, Y)], names=["a", "a"]),
+        "names must be 2 different names",
+    )
+    told(lambda: fp.Federation.of([(X, Y)], test_share=1.5), "test_share must be between 0 and 1")
+
+
+def test_methods_of_different_kinds_in_one_sweep():
+    both = [presets.fedavg(eta=0.1), presets.fedavg_plus(eta=0.1, sigma=1.0)]
+    told(
+        lambda: fp.sweep(both, federation(), CLASSIFIER, rounds=1, steps=1),
+        "must differ in numbers alone",
+    )
