@@ -83,4 +83,4 @@ while not done:
     jax.block_until_ready(state.params)
     number, done = number + 1, clock.tick()
 losses.append(loss_on(state.params))
-clock.report("FedJAX", version("fedjax"), asked, losses, jax=jax.__version__, setting=BACKEND)
+clock.report("fedjax", version("fedjax"), asked, losses, jax=jax.__version__, setting=BACKEND)

@@ -64,4 +64,4 @@ if asked.method == "scaffold":
     handler.setup_optim(1.0)
 Timed(handler, trainer).main()
 losses.append(loss_on(work, handler.model, rows))
-clock.report("FedLab", version("fedlab"), asked, losses)
+clock.report("fedlab", version("fedlab"), asked, losses)

@@ -88,6 +88,6 @@ if __name__ == "__main__":
         model.load_state_dict(last[0].to_torch_state_dict())
         losses.append(loss_on(work, model, rows))
         ray = version("ray")
-        clock.report("Flower", version("flwr"), asked, losses, peak_rss_mb=peak[0], ray=ray)
+        clock.report("flower", version("flwr"), asked, losses, peak_rss_mb=peak[0], ray=ray)
     finally:
         shutil.rmtree(home, ignore_errors=True)

@@ -41,4 +41,4 @@ while not done:
 with torch.no_grad():
     torch._foreach_copy_(parameters, w)
 losses.append(loss_on(work, model, rows))
-clock.report("torch loop", torch.__version__, asked, losses)
+clock.report("torch_loop", torch.__version__, asked, losses)
