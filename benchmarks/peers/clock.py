@@ -1,0 +1,94 @@
+"""What each contender's script shares: its arguments, the timing of rounds, the line it prints."""
+
+import argparse
+import itertools
+import json
+import os
+import resource
+import statistics
+import time
+from pathlib import Path
+
+from workloads import WORKLOADS
+
+
+def arguments(methods=("fedavg",)):
+    """``--workload``, ``--seconds``, ``--method``; the workload as a Workload."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workload", choices=list(WORKLOADS), default="A10")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of timed rounds")
+    parser.add_argument("--method", choices=methods, default="fedavg")
+    asked = parser.parse_args()
+    asked.workload = WORKLOADS[asked.workload]
+    return asked
+
+
+def since_start():
+    """Seconds since this process was started."""
+    started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
+
+
+class Clock:
+    """Times rounds: call ``tick`` at the end of each; it says True once there are enough.
+
+    With ``choices`` (numbers of threads, say) each is tried for a while after the first round by
+    calling ``choose`` with it, and the fastest is timed.
+    """
+
+    def __init__(self, seconds, choices=(), choose=None):
+        self.seconds, self.choices, self.choose = seconds, choices, choose
+        self.trials, self.program = {}, None
+
+    def tick(self):
+        """Note that a round has ended; True when all is measured."""
+        if self.program is None:
+            self.first = since_start()
+            self.program = self.measure()
+        try:
+            next(self.program)
+        except StopIteration:
+            return True
+        return False
+
+    def measure(self):
+        """Each yield is a round."""
+        if len(self.choices) > 1:
+            for choice in self.choices:
+                self.choose(choice)
+                rounds = yield from self.timed(self.seconds / 10, warm_up=1, least=1)
+                self.trials[choice] = 1e3 * statistics.median(rounds)
+            self.choose(min(self.trials, key=self.trials.get))
+        self.rounds = yield from self.timed(self.seconds, warm_up=2, least=3)
+
+    def timed(self, seconds, warm_up, least):
+        """Seconds of each round, after some to warm up."""
+        for _ in range(warm_up):
+            yield
+        times = [time.perf_counter()]
+        while len(times) <= least or times[-1] - times[0] < seconds:
+            yield
+            times.append(time.perf_counter())
+        return [after - before for before, after in itertools.pairwise(times)]
+
+    def report(self, peer, version, asked, losses, peak_rss_mb=None, **more):
+        """Print the line; ``losses`` of the global model: before training and at the end."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        line = {
+            "peer": peer,
+            "version": version,
+            "workload": asked.workload.name,
+            "method": asked.method,
+            "rounds_per_second": round(len(self.rounds) / sum(self.rounds), 3),
+            "median_round_ms": round(1e3 * statistics.median(self.rounds), 3),
+            "rounds": len(self.rounds),
+            "first_round_seconds": round(self.first, 2),
+            "peak_rss_mb": round(peak_rss_mb or peak, 1),
+            "initial_loss": round(float(losses[0]), 4),
+            "final_loss": round(float(losses[1]), 4),
+            "trained": bool(losses[1] < losses[0]),
+        }
+        if self.trials:
+            line["setting"] = str(min(self.trials, key=self.trials.get))
+            line["trials_ms"] = {str(choice): round(ms, 2) for choice, ms in self.trials.items()}
+        print(json.dumps(line | more), flush=True)

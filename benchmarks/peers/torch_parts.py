@@ -1,0 +1,69 @@
+"""The workloads' models, losses and minibatches in PyTorch, for the peers that train with it."""
+
+import os
+
+import numpy as np
+import torch
+from torch import nn
+from workloads import HIDDEN, check_rows, draw, federation
+
+THREADS = (1, os.cpu_count()) if os.cpu_count() > 1 else (1,)
+
+
+class Recurrent(nn.Module):
+    """Two LSTM layers and a dense one: (n, 25, 300) to (n,) logits."""
+
+    def __init__(self, features):
+        super().__init__()
+        self.lstm = nn.LSTM(features, HIDDEN, num_layers=2, batch_first=True)
+        self.dense = nn.Linear(HIDDEN, 1)
+
+    def forward(self, x):
+        """The logit from the last time step's state."""
+        return self.dense(self.lstm(x)[0][:, -1]).squeeze(-1)
+
+
+def make_model(work, seed=0):
+    """The workload's model: logistic regression from zero, the LSTM from PyTorch's initialisation."""
+    torch.manual_seed(seed)
+    if work.model == "lstm":
+        return Recurrent(work.shape[-1])
+    model = nn.Linear(work.shape[0], work.classes)
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    return model
+
+
+def loss_class(work):
+    """Its loss, as a class."""
+    return nn.BCEWithLogitsLoss if work.model == "lstm" else nn.CrossEntropyLoss
+
+
+def tensors(work):
+    """Each party's (x, y) as tensors, and the rows that show that a model trained."""
+    data = federation(work)
+    made = [tuple(map(torch.from_numpy, rows)) for rows in data]
+    return made, tuple(map(torch.from_numpy, check_rows(data)))
+
+
+def loss_on(work, model, rows):
+    """Mean loss on (x, y)."""
+    with torch.no_grad():
+        return loss_class(work)()(model(rows[0]), rows[1]).item()
+
+
+class Minibatches:
+    """One party's minibatches: iterating gives one round's, anew each time."""
+
+    def __init__(self, work, x, y, seed=0):
+        self.work, self.x, self.y = work, x, y
+        self.rng = np.random.default_rng(seed)
+
+    def __len__(self):
+        wanted = self.work.steps or -(-len(self.x) // self.work.batch) * self.work.epochs
+        return int(wanted)
+
+    def __iter__(self):
+        rows = torch.from_numpy(draw(self.work, len(self.x), self.rng))
+        for index in rows.split(self.work.batch):
+            yield self.x[index], self.y[index]
