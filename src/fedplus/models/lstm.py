@@ -79,7 +79,7 @@ def lstm(
         return x if table is None else table[x]
 
     def apply(params: Params, x: Array) -> Array:
-        states = jnp.swapaxes(vectors(x), 0, 1)
+        states = jnp.swapaxes(vectors(x), 0, 1).astype(params["head"]["bias"].dtype)
         for name in names:
             states = lstm_layer(params[name], states)
         return affine(params["head"], states[-1])
