@@ -36,12 +36,12 @@ def plain(params, x):
     states = jnp.swapaxes(x, 0, 1)
     for name in ("lstm0", "lstm1"):
         layer = params[name]
-        projected = states @ layer["input"].T + layer["bias"]
-        zero = jnp.zeros((BATCH, layer["recurrent"].shape[1]))
+        projected = states @ layer["input"] + layer["bias"]
+        zero = jnp.zeros((BATCH, layer["recurrent"].shape[0]))
 
         def step(carry, p, layer=layer):
             h, c = carry
-            i, f, g, o = jnp.split(p + h @ layer["recurrent"].T, 4, axis=-1)
+            i, f, g, o = jnp.split(p + h @ layer["recurrent"], 4, axis=-1)
             c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
             h = jax.nn.sigmoid(o) * jnp.tanh(c)
             return (h, c), h

@@ -33,6 +33,7 @@ EVERY = {  # Model, shape of one input, number of outputs.
     "cnn": (cnn((9, 8, 2), 3, channels=(3, 4)), (9, 8, 2), 3),
     "lstm": (lstm(5, 3, hidden=4, layers=2), (5, 3), 1),
     "lstm of one layer": (lstm(5, 3, hidden=4, layers=1, outputs=3), (5, 3), 3),
+    "lstm of one token": (lstm(1, 3, hidden=4, layers=1), (1, 3), 1),
     "lstm of tokens": (lstm(5, 3, hidden=4, embedding=TABLE), (5,), 1),
 }
 every_model = pytest.mark.parametrize(
@@ -203,10 +204,10 @@ def numpy_lstm(params, x, layers):
     for sequence in np.asarray(x):
         for name in (f"lstm{i}" for i in range(layers)):
             layer = {key: np.asarray(value) for key, value in params[name].items()}
-            size = layer["recurrent"].shape[1]
+            size = layer["recurrent"].shape[0]
             h, c, states = np.zeros(size), np.zeros(size), []
             for token in sequence:
-                gates = layer["input"] @ token + layer["recurrent"] @ h + layer["bias"]
+                gates = token @ layer["input"] + h @ layer["recurrent"] + layer["bias"]
                 i, f, g, o = (gates[k * size : (k + 1) * size] for k in range(4))
                 c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
                 h = sigmoid(o) * np.tanh(c)
@@ -233,18 +234,18 @@ def test_lstm_layers_gradient_is_that_of_the_plain_loop():
     def plain(layer, x):
         def step(carry, now):
             h, c = carry
-            gates = layer["input"] @ now.T + layer["recurrent"] @ h.T + layer["bias"][:, None]
-            i, f, g, o = jnp.split(gates.T, 4, axis=-1)
+            gates = now @ layer["input"] + h @ layer["recurrent"] + layer["bias"]
+            i, f, g, o = jnp.split(gates, 4, axis=-1)
             c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
             h = jax.nn.sigmoid(o) * jnp.tanh(c)
             return (h, c), h
 
-        zero = jnp.zeros((x.shape[1], layer["recurrent"].shape[1]))
+        zero = jnp.zeros((x.shape[1], layer["recurrent"].shape[0]))
         return jax.lax.scan(step, (zero, zero), x)[1]
 
     layer = {
         name: jnp.asarray(RNG.standard_normal(shape))
-        for name, shape in {"bias": 16, "input": (16, 3), "recurrent": (16, 4)}.items()
+        for name, shape in {"bias": 16, "input": (3, 16), "recurrent": (4, 16)}.items()
     }
     x = jnp.asarray(RNG.standard_normal((7, 2, 3)))
     weight = RNG.standard_normal((7, 2, 4))

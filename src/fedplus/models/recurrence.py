@@ -8,7 +8,11 @@ import jax.numpy as jnp
 from fedplus._types import Array
 
 Layer = dict[str, Array]
-"""``bias`` (4H,), ``input`` (4H, F), ``recurrent`` (4H, H); gates in the order i, f, g, o."""
+"""``bias`` (4H,), ``input`` (F, 4H), ``recurrent`` (H, 4H); gates in the order i, f, g, o.
+
+Inputs first, unlike a dense layer: the product with ``recurrent`` is done for every token, and its
+gradient is one over all of them.
+"""
 Carry = tuple[Array, Array]
 
 
@@ -28,9 +32,9 @@ def lstm_layer(layer: Layer, x: Array) -> Array:
 
     .. math::
         c_t = f \odot c_{t-1} + i \odot g, \quad h_t = o \odot \tanh c_t, \quad
-        (i, f, g, o) = (s, s, \tanh, s)(W_x x_t + W_h h_{t-1} + b), \quad s = 1/(1 + e^{-\cdot})
+        (i, f, g, o) = (s, s, \tanh, s)(x_t W_x + h_{t-1} W_h + b), \quad s = 1/(1 + e^{-\cdot})
 
-    Automatic differentiation would add a (4H, H) outer product to the gradient at every t. Here
+    Automatic differentiation would add an (H, 4H) outer product to the gradient at every t. Here
     only what depends on the next state is inside a loop: the products with W_x, and the gradients
     of W_x and W_h, are one product each over all T·B rows. Weights and x have one dtype.
     """
@@ -39,14 +43,12 @@ def lstm_layer(layer: Layer, x: Array) -> Array:
 
 def _forward(layer: Layer, x: Array) -> tuple[Array, _Kept]:
     time, batch, _ = x.shape
-    # Transposed once, outside the loop: inside, XLA would do it anew for every t.
-    recurrent = layer["recurrent"].T
-    projected = _rows(x) @ layer["input"].T + layer["bias"]
-    zero = jnp.zeros((batch, recurrent.shape[0]), x.dtype)
+    projected = _rows(x) @ layer["input"] + layer["bias"]
+    zero = jnp.zeros((batch, layer["recurrent"].shape[0]), x.dtype)
 
     def step(carry: Carry, p: Array) -> tuple[Carry, tuple[Array, Array, tuple[Array, ...]]]:
         h, c = carry
-        i, f, g, o = jnp.split(p + h @ recurrent, 4, axis=-1)
+        i, f, g, o = jnp.split(p + h @ layer["recurrent"], 4, axis=-1)
         i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
         c = f * c + i * g
         h = o * jnp.tanh(c)
@@ -59,7 +61,9 @@ def _forward(layer: Layer, x: Array) -> tuple[Array, _Kept]:
 def _backward(kept: _Kept, dh_outer: Array) -> tuple[Layer, Array]:
     layer, x, h, c, gates = kept
     zero = jnp.zeros_like(h[0])
-    h_before, c_before = _shifted(h), _shifted(c)
+    c_before = jnp.concatenate([zero[None], c[:-1]])
+    # Transposed once, outside the loop: inside, XLA would do it anew for every t.
+    transposed = layer["recurrent"].T
 
     def step(carry: Carry, item: tuple[Array, ...]) -> tuple[Carry, Array]:
         dh, dc = carry
@@ -73,18 +77,18 @@ def _backward(kept: _Kept, dh_outer: Array) -> tuple[Layer, Array]:
             dc * i * (1 - g**2),
             dh * t * o * (1 - o),
         ]
-        before = jnp.concatenate(into, axis=-1)
-        return (before @ layer["recurrent"], dc * f), before
+        da = jnp.concatenate(into, axis=-1)
+        return (da @ transposed, dc * f), da
 
     items = (dh_outer, c, c_before, *gates)
-    _, before = jax.lax.scan(step, (zero, zero), items, reverse=True)
-    rows = _rows(before)
+    _, da = jax.lax.scan(step, (zero, zero), items, reverse=True)
+    rows = _rows(da)
     grads = {
         "bias": jnp.ones(rows.shape[0], rows.dtype) @ rows,
-        "input": rows.T @ _rows(x),
-        "recurrent": rows.T @ _rows(h_before),
+        "input": _rows(x).T @ rows,
+        "recurrent": _rows(h[:-1]).T @ _rows(da[1:]),
     }
-    return grads, (rows @ layer["input"]).reshape(x.shape)
+    return grads, (rows @ layer["input"].T).reshape(x.shape)
 
 
 lstm_layer.defvjp(_forward, _backward)
@@ -93,8 +97,3 @@ lstm_layer.defvjp(_forward, _backward)
 def _rows(a: Array) -> Array:
     """(T, B, n) as (T·B, n)."""
     return a.reshape(-1, a.shape[-1])
-
-
-def _shifted(a: Array) -> Array:
-    """The state before each t."""
-    return jnp.concatenate([jnp.zeros_like(a[:1]), a[:-1]])
