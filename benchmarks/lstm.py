@@ -3,6 +3,7 @@
     python benchmarks/lstm.py                # writes benchmarks/results/lstm-cpu.json
     python benchmarks/lstm.py --steps 2      # shorter rounds
     python benchmarks/lstm.py --no-peers     # without PyTorch
+    python benchmarks/lstm.py --only "fedplus, loop" "PyTorch, 1 thread"
 
 A round is 10 parties, each 10 steps of SGD on a batch of 10 sequences (25 tokens of 300 entries) with
 two layers of 256. Contenders take turns, so that a busy machine disturbs all alike; "cpu" counts the
@@ -50,7 +51,7 @@ def plain(params, x):
     return affine(params["head"], states[-1])
 
 
-def in_jax(apply, over_parties, steps, options=None):
+def in_jax(apply, over_parties, steps):
     """A round as the simulation runs it: raveled models, scan over steps, vmap or loop over parties."""
     model = lstm()
     flat = ravel(model.init(jax.random.key(0)))
@@ -68,7 +69,7 @@ def in_jax(apply, over_parties, steps, options=None):
         return steps_of_sgd[0]
 
     over = jax.vmap(party) if over_parties == "vmap" else lambda a: jax.lax.map(party, a)
-    compiled = jax.jit(over, compiler_options=options)
+    compiled = jax.jit(over)
     w = jnp.tile(flat.w, (PARTIES, 1))
 
     def call():
@@ -103,17 +104,19 @@ def main():
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--only", nargs="*")
     chosen = parser.parse_args()
     ours = lstm().apply
-    contenders = {
-        "autodiff, vmap": in_jax(plain, "vmap", chosen.steps),
-        "autodiff, loop": in_jax(plain, "loop", chosen.steps),
-        "fedplus, vmap": in_jax(ours, "vmap", chosen.steps),
-        "fedplus, loop": in_jax(ours, "loop", chosen.steps),
+    makers = {
+        "autodiff, vmap": lambda: in_jax(plain, "vmap", chosen.steps),
+        "autodiff, loop": lambda: in_jax(plain, "loop", chosen.steps),
+        "fedplus, vmap": lambda: in_jax(ours, "vmap", chosen.steps),
+        "fedplus, loop": lambda: in_jax(ours, "loop", chosen.steps),
     }
     if not chosen.no_peers:
-        contenders["PyTorch, 1 thread"] = in_torch(1, chosen.steps)
-        contenders["PyTorch, 2 threads"] = in_torch(2, chosen.steps)
+        makers["PyTorch, 1 thread"] = lambda: in_torch(1, chosen.steps)
+        makers["PyTorch, 2 threads"] = lambda: in_torch(2, chosen.steps)
+    contenders = {name: makers[name]() for name in chosen.only or makers}
     times = {name: [] for name in contenders}
     for turn in range(chosen.repeats + 1):  # The first compiles.
         for name, call in contenders.items():
@@ -132,8 +135,9 @@ def main():
     }
     for name, row in rows.items():
         print(f"{name:20s}", *(f"{key} {value:7.3f} " for key, value in row.items()))
-    best = rows["fedplus, loop"]["best cpu s/round"]
-    print(f"fedplus, loop: {GFLOP / best:.0f} GFLOP for a second of cpu")
+    if "fedplus, loop" in rows:
+        best = rows["fedplus, loop"]["best cpu s/round"]
+        print(f"fedplus, loop: {GFLOP / best:.0f} GFLOP for a second of cpu")
     result = {
         "machine": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
@@ -142,8 +146,9 @@ def main():
         "steps": chosen.steps,
         "rows": rows,
     }
-    path = HERE / "results" / f"lstm-{jax.default_backend()}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    if not chosen.only:
+        path = HERE / "results" / f"lstm-{jax.default_backend()}.json"
+        path.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
