@@ -79,7 +79,7 @@ def lstm(
         return x if table is None else table[x]
 
     def apply(params: Params, x: Array) -> Array:
-        states = jnp.swapaxes(vectors(x), 0, 1)
+        states = jnp.swapaxes(vectors(x), 0, 1).astype(params["head"]["bias"].dtype)
         for name in names:
             states = lstm_layer(params[name], states)
         return affine(params["head"], states[-1])
@@ -93,7 +93,7 @@ def _init_layer(key: Array, features: int, hidden: int) -> Layer:
     bound = 1 / math.sqrt(hidden)
 
     def uniform(k: Array, inputs: int) -> Array:
-        return jax.random.uniform(k, (4 * hidden, inputs), minval=-bound, maxval=bound)
+        return jax.random.uniform(k, (inputs, 4 * hidden), minval=-bound, maxval=bound)
 
     forget = jnp.arange(4 * hidden) // hidden == 1
     return {

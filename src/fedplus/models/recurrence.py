@@ -1,4 +1,6 @@
-"""One LSTM layer over a sequence."""
+"""One LSTM layer over a sequence, its gradient written out for speed."""
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -6,22 +8,92 @@ import jax.numpy as jnp
 from fedplus._types import Array
 
 Layer = dict[str, Array]
-"""``bias`` (4H,), ``input`` (4H, I), ``recurrent`` (4H, H); gates in the order i, f, g, o."""
+"""``bias`` (4H,), ``input`` (F, 4H), ``recurrent`` (H, 4H); gates in the order i, f, g, o.
+
+Inputs first, unlike a dense layer: the product with ``recurrent`` is done for every token, and its
+gradient is one over all of them.
+"""
+Carry = tuple[Array, Array]
 
 
+class _Kept(NamedTuple):
+    """What the backward pass needs: all (T, B, ...), the gates after their activation."""
+
+    layer: Layer
+    x: Array
+    h: Array
+    c: Array
+    gates: tuple[Array, ...]
+
+
+@jax.custom_vjp
 def lstm_layer(layer: Layer, x: Array) -> Array:
-    """Hidden states (T, B, H) for inputs (T, B, I), from a state of zero."""
-    time, batch, features = x.shape
-    projected = x.reshape(time * batch, features) @ layer["input"].T + layer["bias"]
-    projected = projected.reshape(time, batch, -1)
-    zero = jnp.zeros((batch, layer["recurrent"].shape[1]), projected.dtype)
+    r"""Hidden states (T, B, H) for inputs (T, B, F), from a state of zero.
 
-    def step(carry: tuple[Array, Array], p: Array) -> tuple[tuple[Array, Array], Array]:
+    .. math::
+        c_t = f \odot c_{t-1} + i \odot g, \quad h_t = o \odot \tanh c_t, \quad
+        (i, f, g, o) = (s, s, \tanh, s)(x_t W_x + h_{t-1} W_h + b), \quad s = 1/(1 + e^{-\cdot})
+
+    Automatic differentiation would add an (H, 4H) outer product to the gradient at every t. Here
+    only what depends on the next state is inside a loop: the products with W_x, and the gradients
+    of W_x and W_h, are one product each over all T·B rows. Weights and x have one dtype.
+    """
+    return _forward(layer, x)[0]
+
+
+def _forward(layer: Layer, x: Array) -> tuple[Array, _Kept]:
+    time, batch, _ = x.shape
+    projected = _rows(x) @ layer["input"] + layer["bias"]
+    zero = jnp.zeros((batch, layer["recurrent"].shape[0]), x.dtype)
+
+    def step(carry: Carry, p: Array) -> tuple[Carry, tuple[Array, Array, tuple[Array, ...]]]:
         h, c = carry
-        i, f, g, o = jnp.split(p + h @ layer["recurrent"].T, 4, axis=-1)
-        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-        h = jax.nn.sigmoid(o) * jnp.tanh(c)
-        return (h, c), h
+        i, f, g, o = jnp.split(p + h @ layer["recurrent"], 4, axis=-1)
+        i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
+        c = f * c + i * g
+        h = o * jnp.tanh(c)
+        return (h, c), (h, c, (i, f, g, o))
 
-    _, states = jax.lax.scan(step, (zero, zero), projected)
-    return jnp.asarray(states)
+    _, (h, c, gates) = jax.lax.scan(step, (zero, zero), projected.reshape(time, batch, -1))
+    return h, _Kept(layer, x, h, c, gates)
+
+
+def _backward(kept: _Kept, dh_outer: Array) -> tuple[Layer, Array]:
+    layer, x, h, c, gates = kept
+    zero = jnp.zeros_like(h[0])
+    c_before = jnp.concatenate([zero[None], c[:-1]])
+    # Transposed once, outside the loop: inside, XLA would do it anew for every t.
+    transposed = layer["recurrent"].T
+
+    def step(carry: Carry, item: tuple[Array, ...]) -> tuple[Carry, Array]:
+        dh, dc = carry
+        dh_here, c, c_before, i, f, g, o = item
+        t = jnp.tanh(c)
+        dh = dh + dh_here
+        dc = dc + dh * o * (1 - t**2)
+        into = [
+            dc * g * i * (1 - i),
+            dc * c_before * f * (1 - f),
+            dc * i * (1 - g**2),
+            dh * t * o * (1 - o),
+        ]
+        da = jnp.concatenate(into, axis=-1)
+        return (da @ transposed, dc * f), da
+
+    items = (dh_outer, c, c_before, *gates)
+    _, da = jax.lax.scan(step, (zero, zero), items, reverse=True)
+    rows = _rows(da)
+    grads = {
+        "bias": jnp.ones(rows.shape[0], rows.dtype) @ rows,
+        "input": _rows(x).T @ rows,
+        "recurrent": _rows(h[:-1]).T @ _rows(da[1:]),
+    }
+    return grads, (rows @ layer["input"].T).reshape(x.shape)
+
+
+lstm_layer.defvjp(_forward, _backward)
+
+
+def _rows(a: Array) -> Array:
+    """(T, B, n) as (T·B, n)."""
+    return a.reshape(-1, a.shape[-1])
