@@ -1,6 +1,7 @@
 """Who takes part, on which samples, for how long."""
 
 from collections import Counter
+from functools import partial
 from itertools import permutations
 
 import jax
@@ -44,13 +45,17 @@ def test_every_order_is_as_likely():
     assert ((one - 200) ** 2 / 200).sum() < 1000 + 6 * np.sqrt(2000)
 
 
+@partial(jax.jit, static_argnames="batch")
+def rows_of_steps(key, start, size, batch):
+    made = minibatches(key, start, size, batch)
+    return jax.vmap(made)(jnp.arange(240, dtype=jnp.int32)).ravel()
+
+
 @given(
-    size=st.integers(1, 80), batch=st.integers(1, 30), start=st.integers(0, 9), key=words,
-)  # fmt: skip
+    size=st.integers(1, 80), batch=st.sampled_from([1, 7, 30]), start=st.integers(0, 9), key=words
+)
 def test_an_epoch_sees_each_sample_once(size, batch, start, key):
-    steps = -(-3 * size // batch)
-    made = minibatches(jnp.uint32(key), jnp.int32(start), jnp.int32(size), batch)
-    rows = np.asarray(jax.vmap(made)(jnp.arange(steps, dtype=jnp.int32))).ravel()
+    rows = np.asarray(rows_of_steps(jnp.uint32(key), jnp.int32(start), jnp.int32(size), batch))
     for epoch in range(3):
         seen = rows[epoch * size : (epoch + 1) * size]
         assert sorted(seen) == list(range(start, start + size))
@@ -58,14 +63,22 @@ def test_an_epoch_sees_each_sample_once(size, batch, start, key):
         assert list(rows[:size]) != list(rows[size : 2 * size])
 
 
-@given(parties=st.integers(1, 400), seed=st.integers(0, 10), data=st.data())
-def test_a_uniform_cohort_has_different_parties(parties, seed, data):
-    size = data.draw(st.integers(1, parties))
-    chosen, present = Uniform(size)(jax.random.key(seed), jnp.array(0), parties)
-    assert present is None
-    assert len(set(chosen.tolist())) == size
-    assert min(chosen) >= 0
-    assert max(chosen) < parties
+def test_drawn_at_once_or_step_by_step_is_the_same():
+    key = jnp.array([5, 6], jnp.uint32)
+    start, size = jnp.array([0, 40]), jnp.array([40, 3])
+    at_once = minibatches(key, start, size, 8, most=3)
+    lazy = jax.vmap(lambda k, a, n: jax.vmap(minibatches(k, a, n, 8))(jnp.arange(3)))
+    np.testing.assert_array_equal(at_once, lazy(key, start, size))
+
+
+@pytest.mark.parametrize(
+    ("size", "parties"), [(1, 1), (1, 7), (7, 7), (3, 20), (99, 100), (10, 5000)]
+)
+def test_a_uniform_cohort_has_different_parties(size, parties):
+    chosen = draws(Uniform(size), parties, many=300)
+    assert all(len(set(row)) == size for row in chosen.tolist())
+    assert chosen.min() >= 0
+    assert chosen.max() < parties
 
 
 def draws(cohort, parties, many=20_000):

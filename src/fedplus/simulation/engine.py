@@ -11,12 +11,14 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import Mesh
 
 from fedplus._types import Array, Vector
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.local import Shaped
 from fedplus.models import Model, ravel
 from fedplus.simulation.faults import Fault, Known, transmit
+from fedplus.simulation.mesh import across
 from fedplus.simulation.minibatches import minibatches
 from fedplus.simulation.schedule import AbstractCohort, Effort, Stragglers
 from fedplus.work import Each, Work, one_by_one
@@ -48,6 +50,8 @@ class Plan(NamedTuple):
     stragglers: Stragglers | None
     faults: tuple[Fault, ...]
     each: Literal["vmap", "map"]
+    mesh: Mesh | None
+    """Devices that share the cohort."""
     lanes: bool
     """Whether everything has one more axis: several seeds, or several settings."""
 
@@ -107,6 +111,10 @@ def gradient(model: Model, data: Data) -> Shaped:
     return Shaped(jax.grad(loss), unravel_of(model))
 
 
+def _each(plan: Plan) -> Each:
+    return EACH[plan.each] if plan.mesh is None else across(plan.mesh, EACH[plan.each])
+
+
 def one_round(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, t: Array
 ) -> tuple[Any, RoundFigures]:
@@ -131,7 +139,7 @@ def one_round(
             plan.parties,
         ),
     )
-    state, outcome = lane.algorithm.round(state, work, gradient(plan.model, data), EACH[plan.each])
+    state, outcome = lane.algorithm.round(state, work, gradient(plan.model, data), _each(plan))
     change = lane.algorithm.models(state, cohort) - outcome.solved
     d = change.shape[1]
     ones = jnp.ones(d, change.dtype)

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from fedplus._check import require
 from fedplus._types import Array, Matrix, Vector
@@ -14,6 +15,7 @@ from fedplus.data.federation import Federation, Host
 from fedplus.models import Model
 from fedplus.simulation.engine import RoundFigures
 from fedplus.simulation.evaluate import Judged, in_blocks, judge
+from fedplus.simulation.mesh import on_all, to_host
 
 EVALUATIONS = "evaluations"
 FIGURES = "figures"
@@ -23,12 +25,21 @@ class Recorder:
     """Collects figures and evaluations; the arrays of each begin with the time, then the lane."""
 
     def __init__(
-        self, federation: Federation, model: Model, path: Sequence[float], objective: bool
+        self,
+        federation: Federation,
+        model: Model,
+        path: Sequence[float],
+        objective: bool,
+        mesh: Mesh | None = None,
     ) -> None:
         self._model = model
         self._path = tuple(path)
-        self._test = in_blocks(federation.test)
-        self._train = in_blocks(federation.train) if objective else None
+        test, rows = in_blocks(federation.test)
+        self._test = on_all(mesh, test), rows
+        self._train = None
+        if objective:
+            train, rows = in_blocks(federation.train)
+            self._train = on_all(mesh, train), rows
         self._book: dict[str, list[Host]] = {}
 
     def add_figures(self, figures: RoundFigures, rounds: int) -> None:
@@ -56,7 +67,7 @@ class Recorder:
         }
         if self._path:
             between = [self._test_of((1 - lam) * w_local + lam * w_global) for lam in self._path]
-            found["path_score"] = np.stack([b.score for b in between])
+            found["path_score"] = np.stack([to_host(b.score) for b in between])
         if self._train is not None:
             require(
                 isinstance(algorithm, FedPlus), "objective", type(algorithm).__name__,
@@ -65,7 +76,7 @@ class Recorder:
             blocks, rows = self._train
             losses = judge(self._model, rows, blocks, state.w_local).loss
             found["objective"] = f_sigma(algorithm, losses, state.w_local, w_global)
-        return {name: np.asarray(value) for name, value in found.items()}
+        return {name: to_host(value) for name, value in found.items()}
 
     def _test_of(self, models: Matrix) -> Judged:
         blocks, rows = self._test

@@ -21,6 +21,7 @@ from fedplus.simulation.checkpoint import (
     save,
     to_arrays,
 )
+from fedplus.simulation.mesh import to_host
 from fedplus.simulation.record import Recorder
 from fedplus.simulation.setup import Setup
 from fedplus.simulation.validate import require_whole
@@ -66,7 +67,9 @@ class Resumable:
         book.restore(found.arrays)
         self.saved = path
         restored = from_arrays(state, found.arrays, "state")
-        return found.round, jax.tree.map(jax.numpy.asarray, restored)
+        return found.round, jax.tree.map(
+            lambda new, old: jax.device_put(new, old.sharding), restored, state
+        )
 
     def next_stop(self, t: int) -> int:
         """The round at which the run must pause for a checkpoint."""
@@ -93,8 +96,9 @@ class Resumable:
 
     def _save(self, t: int, state: Any, book: Recorder) -> None:
         assert self.folder is not None
-        arrays = to_arrays(jax.device_get(state), "state") | book.arrays()
-        self.saved = save(self.folder, Checkpoint(t, self._settings, arrays))
+        arrays = to_arrays(to_host(state), "state") | book.arrays()
+        if jax.process_index() == 0:
+            self.saved = save(self.folder, Checkpoint(t, self._settings, arrays))
         self._saved_at = time.monotonic()
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from fedplus._check import SettingError, require, require_number
 from fedplus._types import Array
@@ -14,6 +15,7 @@ from fedplus.data.federation import Federation, Host
 from fedplus.models import Model, ravel
 from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan
 from fedplus.simulation.faults import require_faults
+from fedplus.simulation.mesh import on_all, require_mesh, spread_rows
 from fedplus.simulation.minibatches import steps_an_epoch
 from fedplus.simulation.schedule import Effort, Stragglers, cohort_of
 from fedplus.simulation.validate import require_fit, require_kinds, require_whole
@@ -50,7 +52,7 @@ def set_up(
     algorithms: Sequence[AbstractAlgorithm[Any]], federation: Federation, model: Model, *,
     rounds: int, seeds: Sequence[int], cohort: Any = None, steps: Any = None, epochs: Any = None,
     batch_size: int = 20, weights: Any = None, stragglers: Stragglers | None = None,
-    faults: Any = (), each: Literal["auto", "vmap", "map"] = "auto",
+    faults: Any = (), each: Literal["auto", "vmap", "map"] = "auto", mesh: Mesh | None = None,
 ) -> Setup:  # fmt: skip
     """Check everything, and bring the data to the device."""
     require(len(algorithms) > 0 and len(seeds) > 0, "sweep", "none", "a method and a seed at least")
@@ -59,6 +61,7 @@ def set_up(
     require_whole("rounds", rounds)
     require_whole("batch_size", batch_size)
     require(each in ("auto", *EACH), "each", repr(each), '"auto", "vmap" or "map"')
+    require_mesh(mesh)
     require_fit(federation, model)
     n = federation.parties
     who = cohort_of(cohort, n)
@@ -80,6 +83,7 @@ def set_up(
         stragglers=stragglers,
         faults=require_faults(faults, n),
         each=how,
+        mesh=mesh,
         lanes=len(runs) > 1,
     )
     inputs = Inputs(
@@ -89,7 +93,8 @@ def set_up(
         _weights(weights, train.size),
     )
     lane, state = (_stacked(lanes), _stacked(states)) if plan.lanes else (lanes[0], states[0])
-    return Setup(plan, inputs, lane, state, runs, federation)
+    state = spread_rows(mesh, runs[0][0], state, plan.lanes)
+    return Setup(plan, on_all(mesh, inputs), on_all(mesh, lane), state, runs, federation)
 
 
 def _lane(algorithm: AbstractAlgorithm[Any], seed: int, model: Model) -> Lane:

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jax.sharding import Mesh
 
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
@@ -15,6 +17,7 @@ from fedplus.models import Model
 from fedplus.simulation.engine import CAPACITY, RoundFigures, some_rounds
 from fedplus.simulation.faults import Fault
 from fedplus.simulation.interrupt import interruptible
+from fedplus.simulation.mesh import to_host
 from fedplus.simulation.progress import progress as shown
 from fedplus.simulation.record import Recorder
 from fedplus.simulation.resume import Resumable
@@ -48,6 +51,7 @@ def simulate(
     path: Sequence[float] = (),
     objective: bool = False,
     each: Literal["auto", "vmap", "map"] = "auto",
+    mesh: Mesh | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None,
     resume: bool = False,
@@ -73,6 +77,7 @@ def simulate(
         path: Judge also (1 − λ) w_k + λ w̃ for these λ (the paper's Figure 3).
         objective: Record also F_σ over all training samples.
         each: Parties of a cohort all at once ("vmap") or one after the other ("map").
+        mesh: Devices that share the work, on one machine or (``jax.distributed``) on several.
         checkpoint: A folder to keep checkpoints in.
         checkpoint_every: So many rounds; by default about once a minute.
         resume: Go on from the newest checkpoint in that folder, if there is one.
@@ -101,7 +106,7 @@ def sweep(
     """
     setup = set_up(algorithms, federation, model, rounds=rounds, seeds=seeds, **settings)
     every = evaluate_every or max(1, rounds // 20)
-    book = Recorder(federation, model, path, objective)
+    book = Recorder(federation, model, path, objective, setup.plan.mesh)
     keeper = Resumable.of(checkpoint, checkpoint_every, setup)
     t, state = keeper.begin(setup.state, book) if resume else (0, setup.state)
     said, budget = "", 1
@@ -112,6 +117,7 @@ def sweep(
             state, figures = some_rounds(
                 setup.plan, setup.inputs, setup.lane, state, jnp.int32(t), jnp.int32(end)
             )
+            figures = to_host(figures)
             _require_finite(figures, t, end, setup, keeper.saved)
             rate = (end - t) / (time.perf_counter() - begun)
             budget = int(np.clip(rate * PAUSE, 1, min(CAPACITY, 2 * budget + 1)))
@@ -125,6 +131,8 @@ def sweep(
             if interrupt.asked and t < rounds:
                 keeper.interrupted(t, state, book)
                 raise KeyboardInterrupt
+    if setup.plan.mesh is not None:
+        state = jax.tree.map(jnp.asarray, to_host(state))
     lanes = range(len(setup.runs)) if setup.plan.lanes else [None]
     return [
         Run(algorithm, federation, model, seed, one, *book.of_lane(lane))

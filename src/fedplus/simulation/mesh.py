@@ -1,0 +1,90 @@
+"""Parties over several devices, or several machines: the same run, only faster or larger.
+
+Each device trains its share of the cohort; the parties' models are spread over the devices, a share of
+the rows each, where the number of parties allows it. Samples are on every device.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+
+from fedplus._check import require
+from fedplus.algorithm import AbstractAlgorithm
+from fedplus.work import Each
+
+Spec: Any = jax.sharding.PartitionSpec  # Untyped in JAX.
+
+
+def across(mesh: Mesh, inner: Each) -> Each:
+    """``inner`` on every device, over that device's share of the cohort."""
+    (axis,) = mesh.axis_names
+    rows = Spec(axis)
+
+    def each(function: Callable[..., Any]) -> Callable[..., Any]:
+        spread = jax.shard_map(
+            inner(function), mesh=mesh, in_specs=rows, out_specs=rows, check_vma=False
+        )
+
+        def run(*args: Any) -> Any:
+            k = len(jax.tree.leaves(args)[0])
+            idle = -k % mesh.size
+
+            def even(leaf: Any) -> Any:
+                last = jnp.broadcast_to(leaf[-1:], (idle, *leaf.shape[1:]))
+                return jnp.concatenate([leaf, last])
+
+            return jax.tree.map(lambda leaf: leaf[:k], spread(*jax.tree.map(even, args)))
+
+        return run
+
+    return each
+
+
+def on_all(mesh: Mesh | None, tree: Any) -> Any:
+    """Arrays on every device of the mesh."""
+    if mesh is None:
+        return tree
+    return jax.device_put(tree, NamedSharding(mesh, Spec()))
+
+
+def spread_rows(
+    mesh: Mesh | None, algorithm: AbstractAlgorithm[Any], state: Any, lanes: bool
+) -> Any:
+    """The state with its rows of parties over the devices, and the rest on all of them."""
+    if mesh is None:
+        return state
+    (axis,) = mesh.axis_names
+
+    def put(name: str, leaf: Any) -> Any:
+        at = 1 if lanes else 0
+        is_rows = name in algorithm.per_party and leaf.shape[at] % mesh.size == 0
+        spec = Spec(*([None] * at), axis) if is_rows else Spec()
+        return jax.device_put(leaf, NamedSharding(mesh, spec))
+
+    return type(state)(**{name: put(name, leaf) for name, leaf in state._asdict().items()})
+
+
+def to_host(tree: Any) -> Any:
+    """As NumPy arrays, also where some rows are on other machines (all processes must ask)."""
+
+    def fetch(leaf: Any) -> Any:
+        here = not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
+        if here or leaf.is_fully_replicated:
+            return np.asarray(leaf)
+        from jax.experimental.multihost_utils import process_allgather
+
+        return process_allgather(leaf, tiled=True)
+
+    return jax.tree.map(fetch, tree)
+
+
+def require_mesh(mesh: Any) -> None:
+    """Require a mesh of one axis, or none."""
+    ok = mesh is None or (isinstance(mesh, Mesh) and len(mesh.axis_names) == 1)
+    require(
+        ok, "mesh", repr(mesh), 'a jax.sharding.Mesh with one axis, e.g. Mesh(jax.devices(), "p")'
+    )

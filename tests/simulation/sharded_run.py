@@ -1,0 +1,37 @@
+"""A run over several devices: ``python sharded_run.py OUT [COORDINATOR PROCESSES PROCESS]``."""
+
+import sys
+
+import jax
+import numpy as np
+
+if len(sys.argv) > 2:
+    jax.distributed.initialize(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+
+import fedplus as fp
+from federations import CLASSIFIER, federation
+
+
+def main(out):
+    devices = jax.devices()
+    mesh = jax.sharding.Mesh(np.array(devices), ("parties",)) if len(devices) > 1 else None
+    found = {"devices": len(devices)}
+    for sizes in ((30,) * 16, (30, 7, 45, 12, 20)):  # rows spread over the devices, and not
+        for name, method in {
+            "fedavg": fp.presets.fedavg(eta=0.1),
+            "geo": fp.presets.fedgeomed_plus(eta=0.1, sigma=1.0, delta=0.05),
+            "com": fp.presets.fedcomed_plus(eta=0.1, sigma=1.0, delta=0.05),
+        }.items():
+            run = fp.simulate(
+                method, federation(sizes), CLASSIFIER, rounds=5, cohort=5, steps=3, batch_size=8,
+                evaluate_every=2, mesh=mesh,
+            )  # fmt: skip
+            found[f"{name} {len(sizes)} models"] = run.models
+            found[f"{name} {len(sizes)} loss"] = run.evaluations["personal_loss"]
+            found[f"{name} {len(sizes)} cohort"] = run.figures["cohort"]
+    if jax.process_index() == 0:
+        np.savez(out, **found)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

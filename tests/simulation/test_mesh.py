@@ -1,0 +1,68 @@
+"""One device, eight devices, and two processes of two devices each: the same run."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import fedplus as fp
+from federations import CLASSIFIER, federation
+
+HERE = Path(__file__).parent
+
+
+def start(out, devices, *more):
+    env = os.environ | {
+        "PYTHONPATH": str(HERE.parent),
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+    }
+    command = [sys.executable, str(HERE / "sharded_run.py"), str(out), *map(str, more)]
+    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    out = tmp_path_factory.mktemp("alone") / "out.npz"
+    process = start(out, 1)
+    assert process.wait() == 0, process.stderr.read()
+    return np.load(out)
+
+
+def assert_same(found, alone, devices):
+    assert found["devices"] == devices
+    assert alone["devices"] == 1
+    for name in set(found) - {"devices"}:
+        np.testing.assert_allclose(found[name], alone[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_eight_devices(tmp_path, alone):
+    out = tmp_path / "out.npz"
+    process = start(out, 8)
+    assert process.wait() == 0, process.stderr.read()
+    assert_same(np.load(out), alone, 8)
+
+
+def test_two_processes(tmp_path, alone):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    out = tmp_path / "out.npz"
+    both = [start(out, 2, f"127.0.0.1:{port}", 2, i) for i in range(2)]
+    for process in both:
+        _, told = process.communicate(timeout=600)
+        assert process.returncode == 0, told
+    assert_same(np.load(out), alone, 4)
+
+
+def test_a_mesh_of_two_axes_is_refused():
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("a", "b"))
+    with pytest.raises(fp.SettingError, match=r"mesh must be a jax\.sharding\.Mesh with one axis"):
+        fp.simulate(
+            fp.presets.fedavg(eta=0.1), federation(), CLASSIFIER, rounds=1, steps=1, mesh=mesh
+        )
