@@ -11,7 +11,7 @@ help:
 	@echo "make demo   train eight methods on a small federation and print a table"
 	@echo "make test   all tests"
 	@echo "make lint   ruff, mypy --strict, import-linter"
-	@echo "make bench  speed of the aggregators against their peers (about 10 minutes)"
+	@echo "make bench  speed of aggregation and simulation beside their peers (about an hour)"
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -34,6 +34,7 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/aggregation.py
+	$(BIN)/python benchmarks/simulation.py
 
 clean:
 	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import fedplus as fp
-from federations import CLASSIFIER, federation
+from small_federation import CLASSIFIER, federation
 
 
 def main(folder, rounds, out):

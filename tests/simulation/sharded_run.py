@@ -9,7 +9,7 @@ if len(sys.argv) > 2:
     jax.distributed.initialize(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
 
 import fedplus as fp
-from federations import CLASSIFIER, federation
+from small_federation import CLASSIFIER, federation
 
 
 def main(out):

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import fedplus as fp
-from federations import CLASSIFIER, federation
 from fedplus import models, presets
 from fedplus.models import REGRESSION, Model
+from small_federation import CLASSIFIER, federation
 
 METHOD = presets.fedavg(eta=0.1)
 

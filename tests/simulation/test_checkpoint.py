@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import fedplus as fp
-from federations import CLASSIFIER, federation
 from fedplus import presets
 from fedplus.simulation import DivergedError
 from fedplus.simulation.checkpoint import Checkpoint, load, newest, save
+from small_federation import CLASSIFIER, federation
 
 HERE = Path(__file__).parent
 KILLS = 20 if os.environ.get("FEDPLUS_LONG") else 3

@@ -7,10 +7,10 @@ import optax
 import pytest
 
 import fedplus as fp
-from federations import CLASSIFIER, federation, plain_loss
 from fedplus import presets
 from fedplus.simulation import Stragglers, Trace, Uniform
 from fedplus.simulation.minibatches import minibatches
+from small_federation import CLASSIFIER, federation, plain_loss
 
 ETA = 0.1
 ROUNDS = 6

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import fedplus as fp
-from federations import CLASSIFIER, apply, federation, plain_loss
 from fedplus import presets
 from fedplus.models import ravel
 from fedplus.simulation import majority_class
 from fedplus.simulation.evaluate import in_blocks, judge, summary
+from small_federation import CLASSIFIER, apply, federation, plain_loss
 
 PATH = (0.0, 0.25, 1.0)
 SIZES = (30, 7, 45, 12, 700)

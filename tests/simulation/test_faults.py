@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import fedplus as fp
-from federations import CLASSIFIER, federation
 from fedplus import presets
 from fedplus.data import corrupt
 from fedplus.simulation import Fault, faults
 from fedplus.simulation.faults import Known
+from small_federation import CLASSIFIER, federation
 
 SIZES = (60,) * 9
 BAD = (1, 5)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedplus as fp
-from federations import CLASSIFIER, federation
+from small_federation import CLASSIFIER, federation
 
 HERE = Path(__file__).parent
 

@@ -146,7 +146,7 @@ def test_a_straggler_does_any_smaller_number_as_often():
     ],
 )
 def test_a_cohort_that_the_federation_does_not_have(cohort, told):
-    from federations import CLASSIFIER, federation
+    from small_federation import CLASSIFIER, federation
 
     with pytest.raises(fp.SettingError, match=told):
         fp.simulate(

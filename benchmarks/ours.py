@@ -1,0 +1,84 @@
+"""fedplus on one workload, in a process of its own, as the peers are: prints one line of JSON.
+
+python benchmarks/ours.py --workload A10 --method fedgeomed+ --seconds 10
+"""
+
+import argparse
+import dataclasses
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "peers"))
+
+import jax
+from clock import since_start
+from workloads import HIDDEN, WORKLOADS, federation
+
+import fedplus as fp
+from fedplus import models, presets
+
+
+def method_of(name, eta):
+    """A preset by the name that people say; "@active" aggregates the active parties' models alone."""
+    name, _, over = name.partition("@")
+    plus = {"eta": eta, "sigma": 1.0, "delta": 0.1}
+    made = {
+        "fedavg": lambda: presets.fedavg(eta=eta),
+        "fedavg+": lambda: presets.fedavg_plus(**plus),
+        "fedgeomed+": lambda: presets.fedgeomed_plus(**plus),
+        "fedcomed+": lambda: presets.fedcomed_plus(**plus),
+    }[name]()
+    return dataclasses.replace(made, over=over) if over else made
+
+
+def main():
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--workload", choices=list(WORKLOADS), default="A10")
+    parser.add_argument("--method", default="fedavg")
+    parser.add_argument("--active", type=int, help="parties a round, if not the workload's")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--each", default="auto")
+    asked = parser.parse_args()
+    work = WORKLOADS[asked.workload]
+    data = federation(work)
+    parties = fp.Federation.of(data, [(x[:20], y[:20]) for x, y in data], name=work.name)
+    model = models.logistic(784, 10)
+    if work.model == "lstm":
+        model = models.lstm(25, 300, hidden=HIDDEN)
+        parties = parties._replace(**{
+            part: split._replace(y=split.y.astype("int32"))
+            for part in ("train", "test")
+            if (split := getattr(parties, part))
+        })  # fmt: skip
+
+    def run(rounds):
+        return fp.simulate(
+            method_of(asked.method, work.eta), parties, model, rounds=rounds,
+            cohort=asked.active or work.active, steps=work.steps, epochs=work.epochs,
+            batch_size=work.batch, evaluate_every=rounds, each=asked.each, progress=False,
+        )  # fmt: skip
+
+    before = run(1).evaluations["global_loss"][-1].mean()
+    first = since_start()
+    rounds, took = 4, 0.0
+    while took < asked.seconds / 3:  # until a run is long enough to be timed
+        start = time.perf_counter()
+        after = run(rounds).evaluations["global_loss"][-1].mean()
+        took = time.perf_counter() - start
+        rate, rounds = rounds / took, max(rounds + 1, int(asked.seconds / 2 * rounds / took))
+    print(json.dumps({
+        "peer": "fedplus", "version": fp.__version__, "workload": work.name,
+        "method": asked.method, "active": asked.active or work.active,
+        "rounds_per_second": round(rate, 2), "first_round_seconds": round(first, 1),
+        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "loss_after_one_round": round(float(before), 4), "final_loss": round(float(after), 4),
+        "device": str(jax.devices()[0]),
+    }))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Speed of the simulation: rounds a second beside its peers', on the same work, in one run.
+
+    make bench                                         # writes benchmarks/results/simulation-cpu.json
+    python benchmarks/simulation.py --no-peers         # ours alone (on a GPU machine, say)
+    python benchmarks/simulation.py --peers fedjax,fedlab --workloads A10,B --seconds 10
+
+Every contender runs in a process of its own, peers in environments of their own; ours runs before and
+after them, and the mean is taken. The workloads are in ``peers/workloads.py``.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "peers"))
+
+from run import PEERS, measure  # noqa: E402
+from workloads import HIDDEN, WORKLOADS, sizes  # noqa: E402
+
+PLUS = ("fedavg+", "fedgeomed+", "fedcomed+")
+METHODS = {
+    "A10": ("fedavg", *PLUS),
+    "A50": ("fedavg", *PLUS),
+    "B": ("fedavg", *PLUS, *(f"{name}@active" for name in PLUS)),
+    "C": ("fedavg", "fedgeomed+@active"),
+}
+
+
+def ours(workload, method, seconds, active=None):
+    """One run of fedplus."""
+    command = [sys.executable, str(HERE / "ours.py"), "--workload", workload, "--method", method]
+    command += ["--seconds", str(seconds)] + (["--active", str(active)] if active else [])
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        return {
+            "peer": "fedplus",
+            "workload": workload,
+            "method": method,
+            "error": done.stderr[-300:],
+        }
+    found = json.loads(done.stdout.splitlines()[-1])
+    print(json.dumps(found), flush=True)
+    return found
+
+
+def floor(workload):
+    """Gigaflops and gigabytes that a round of FedAvg cannot do without."""
+    work = WORKLOADS[workload]
+    mean = float(np.mean(sizes(work)))
+    steps = work.steps or work.epochs * np.ceil(mean / work.batch)
+    rows = work.active * steps * work.batch
+    if work.model == "logistic":
+        a_row = 4 * 784 * 10  # two products of 2·784·10 each: outputs, and the weights' gradient
+    else:
+        weights = 4 * HIDDEN * (300 + HIDDEN) + 4 * HIDDEN * 2 * HIDDEN
+        a_row = 25 * 6 * weights - 25 * 2 * 4 * HIDDEN * 300  # the inputs' gradient is not needed
+    return {
+        "gigaflops": rows * a_row / 1e9,
+        "gigabytes": rows * 4 * np.prod(work.shape) / 1e9,
+    }
+
+
+def peaks():
+    """What this machine does at best: GFLOP/s of a large product, GB/s of reading rows at random."""
+
+    def fastest(call):
+        jax.block_until_ready(call())
+        times = []
+        for _ in range(7):
+            start = time.perf_counter()
+            jax.block_until_ready(call())
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    a = jnp.ones((2048, 2048), jnp.float32)
+    product = jax.jit(lambda a: a @ a)
+    rows = jnp.ones((60_000, 784), jnp.float32)
+    chosen = jnp.asarray(np.random.default_rng(0).integers(0, 60_000, 20_000))
+    gather = jax.jit(lambda rows, chosen: rows[chosen])
+    return {
+        "gigaflops a second": 2 * 2048**3 / 1e9 / fastest(lambda: product(a)),
+        "gigabytes a second": 20_000 * 784 * 4 / 1e9 / fastest(lambda: gather(rows, chosen)),
+    }
+
+
+def verdicts(mine, theirs, machine):
+    """For each workload: our rounds a second, times the fastest maintained peer's and FedJAX's."""
+    lines = []
+    for entry in mine:
+        same = [
+            p for p in theirs
+            if p["workload"] == entry["workload"] and p["method"] == "fedavg" and "error" not in p
+        ]  # fmt: skip
+        rate = entry["rounds_per_second"]
+        line = {"workload": entry["workload"], "method": entry["method"], "rounds/s": rate}
+        if entry.get("active") != WORKLOADS[entry["workload"]].active:
+            line["active"] = entry["active"]
+        for name, group in {
+            "fastest of Flower, pfl, fluke, FedLab": ("flower", "pfl", "fluke", "fedlab"),
+            "FedJAX": ("fedjax",), "PyTorch loop": ("torch_loop",),
+        }.items():  # fmt: skip
+            rates = [p["rounds_per_second"] for p in same if p["peer"] in group]
+            if rates:
+                line[f"times {name}"] = round(rate / max(rates), 2)
+        if entry["method"] == "fedavg" and "active" not in line:
+            least = floor(entry["workload"])
+            line["share of peak flops"] = round(
+                rate * least["gigaflops"] / machine["gigaflops a second"], 3
+            )
+            line["share of peak row reading"] = round(
+                rate * least["gigabytes"] / machine["gigabytes a second"], 3
+            )
+        lines.append(line)
+    return lines
+
+
+def main():
+    """Run, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--workloads", default=",".join(WORKLOADS))
+    parser.add_argument("--seconds", type=float, default=10.0, help="of timed rounds a run")
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    workloads = asked.workloads.split(",")
+    on_gpu = jax.default_backend() != "cpu"
+    jobs = [(w, m, None) for w in workloads for m in METHODS[w]]
+    if on_gpu:
+        jobs += [("B", "fedavg", 1000)] if "B" in workloads else []
+    machine = peaks()
+    turns = [[ours(w, m, asked.seconds, active) for w, m, active in jobs]]
+    theirs = []
+    if not (asked.no_peers or on_gpu):
+        theirs = measure(asked.peers.split(","), workloads, asked.seconds)
+        turns.append([ours(w, m, asked.seconds, active) for w, m, active in jobs])
+    mine = []
+    for same in zip(*turns, strict=True):
+        good = [entry for entry in same if "error" not in entry]
+        mean = statistics.mean(e["rounds_per_second"] for e in good) if good else 0.0
+        mine.append(same[-1] | {"rounds_per_second": round(mean, 2)})
+    table = verdicts(mine, theirs, machine)
+    report = {
+        "machine": platform.processor() or platform.machine(), "device": str(jax.devices()[0]),
+        "cores": os.cpu_count(), "load_before": os.getloadavg()[1],
+        "versions": {"jax": jax.__version__, "numpy": np.__version__},
+        "peaks": {k: round(v, 1) for k, v in machine.items()},
+        "verdicts": table, "fedplus": mine, "peers": theirs,
+    }  # fmt: skip
+    out = asked.out or HERE / "results" / f"simulation-{jax.default_backend()}.json"
+    temporary = out.with_suffix(".tmp")
+    temporary.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    temporary.replace(out)
+    for line in table:
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
