@@ -40,11 +40,11 @@ class Median(NamedTuple):
 def weiszfeld(w_local: Matrix, weights: Vector, delta: Array, start: Vector) -> Median:
     """Iterate until w stands still.
 
-    Converged: the next step is shorter than a hundredth of ``ACCURACY`` times the (harmonic) mean
+    Converged: the next step is at most 1e-4 ``ACCURACY`` times the (harmonic) mean
     distance, and the height is within ``ACCURACY`` of the least one, as a bound from below shows.
     """
     eps = epsilon(w_local)
-    accuracy = max(0.01 * ACCURACY, 4 * eps)
+    accuracy = max(1e-4 * ACCURACY, 4 * eps)
 
     def look(w: Vector, slow: Array) -> Visit[Vector]:
         r = distances(w_local, w)
