@@ -13,7 +13,7 @@ from jax import lax
 from fedplus._types import Array, Matrix, Vector, epsilon, tiny
 from fedplus.aggregation import rows
 from fedplus.aggregation.network import order_statistics
-from fedplus.aggregation.search import MOST_PASSES, Bracket, move, narrow, nowhere, sample_rows
+from fedplus.aggregation.search import MOST_PASSES, move, sample_rows
 
 NETWORK_UP_TO = 64
 NEAR = 6
@@ -21,7 +21,8 @@ NEAR = 6
 
 
 class _State(NamedTuple):
-    bracket: Bracket  # no median is outside
+    low: Vector  # no median is below
+    high: Vector  # nor above
     at: Vector  # where the next pass looks
     all_near: Array
     passes: Array
@@ -43,19 +44,23 @@ def median_by_counting(
     least = jnp.min(jnp.where(weights > 0, weights, largest))
     tied = 4 * epsilon(w_local) * weight
 
-    def walk(s: _State, b: Bracket, total: Vector, spacing: Vector) -> Vector:
-        least_step = epsilon(s.at) * jnp.abs(s.at) + tiny(s.at)
+    def walk(at: Vector, total: Vector, spacing: Vector, s: _State) -> Vector:
+        least_step = epsilon(at) * jnp.abs(at) + tiny(at)
         step = 0.5 * total * spacing + jnp.sign(total) * least_step
-        return move(s.bracket, b, s.at, step, s.passes)
+        return move(at, step, s.low, s.high, s.passes, every=3)
 
     def solve(reduce: rows.Reduce, at: Vector, spacing: Vector) -> tuple[Vector, ...]:
         def count(s: _State) -> _State:
             (up_to,) = reduce(lambda w_k, a_k: (jnp.where(w_k <= s.at, a_k, 0),), ("sum",))
             total = weight - 2 * up_to
             near = jnp.abs(total) <= NEAR * largest
-            b = narrow(s.bracket, s.at, total, tied)
-            at = jnp.where(near, s.at, walk(s, b, total, spacing))
-            return _State(b, at, jnp.all(near), s.passes + 1)
+            after = s._replace(
+                low=jnp.where(total > tied, jnp.maximum(s.low, s.at), s.low),
+                high=jnp.where(total < -tied, jnp.minimum(s.high, s.at), s.high),
+                all_near=jnp.all(near),
+                passes=s.passes + 1,
+            )
+            return after._replace(at=jnp.where(near, s.at, walk(s.at, total, spacing, after)))
 
         def close(s: _State) -> _State:
             def neighbours(w_k: Array, a_k: Array) -> tuple[Array, ...]:
@@ -67,28 +72,32 @@ def median_by_counting(
             total = weight - 2 * up_to
             halves = jnp.abs(total) <= tied
             # With less than one party's weight to go, the neighbour itself is the median.
-            b = narrow(s.bracket, s.at, total, tied)
-            low = jnp.where(total > tied, above, jnp.where(total > -2 * least, below, b.low))
-            high = jnp.where(total < -tied, below, jnp.where(total < 2 * least, above, b.high))
+            low = jnp.where(total > tied, above, jnp.where(total > -2 * least, below, s.low))
+            high = jnp.where(total < -tied, below, jnp.where(total < 2 * least, above, s.high))
             middle = 0.5 * (below + above)
-            b = b._replace(low=jnp.where(halves, middle, low), high=jnp.where(halves, middle, high))
+            after = s._replace(
+                low=jnp.where(halves, middle, low),
+                high=jnp.where(halves, middle, high),
+                passes=s.passes + 1,
+            )
             just_under = below - epsilon(below) * jnp.abs(below) - tiny(below)
             neighbour = jnp.where(total > 0, above, just_under)
             near = jnp.abs(total) <= NEAR * largest
-            onwards = jnp.where(near, neighbour, walk(s, b, total, spacing))
-            return _State(b, jnp.where(halves, s.at, onwards), s.all_near, s.passes + 1)
+            onwards = jnp.where(near, neighbour, walk(s.at, total, spacing, after))
+            return after._replace(at=jnp.where(halves, s.at, onwards))
 
         def look(s: _State) -> _State:
             after: _State = lax.cond(s.all_near | (s.passes % 6 == 5), close, count, s)
             return after
 
         def unsolved(s: _State) -> Array:
-            return jnp.any(s.bracket.low != s.bracket.high) & (s.passes < MOST_PASSES)
+            return jnp.any(s.low != s.high) & (s.passes < MOST_PASSES)
 
-        first = _State(nowhere(at), at, jnp.array(False), jnp.zeros((), jnp.int32))
+        infinite = jnp.full_like(at, jnp.inf)
+        first = _State(-infinite, infinite, at, jnp.array(False), jnp.zeros((), jnp.int32))
         last = lax.while_loop(unsolved, look, first)
-        low, high = last.bracket.low, last.bracket.high
-        return jnp.where(low == high, low, last.at), jnp.full(at.shape, last.passes), low == high
+        closed = last.low == last.high
+        return jnp.where(closed, last.low, last.at), jnp.full(at.shape, last.passes), closed
 
     spacing = spacing * (w_local.shape[0] / weight)
     begin = median if start is None else start

@@ -16,7 +16,8 @@ from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon
 from fedplus.aggregation import rows
-from fedplus.aggregation.search import MOST_PASSES, Bracket, move, narrow, nowhere
+from fedplus.aggregation.bracket import Bracket, move, narrow, nowhere
+from fedplus.aggregation.search import MOST_PASSES
 
 
 class SoftMedian(NamedTuple):
