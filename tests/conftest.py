@@ -14,3 +14,10 @@ def x64():
     """Float64 for the length of a test."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="module")
+def x64_throughout():
+    """Float64 for a whole file, whose fixtures of the module's scope need it too."""
+    with jax.enable_x64(True):
+        yield

@@ -53,3 +53,46 @@ def soft_geometric_median(models, weights, delta):
     scale = max(np.median(np.linalg.norm(models - start, axis=1)), delta)
     found = optimize.root(lambda u: pull(start + scale * u), np.zeros_like(start), tol=1e-13)
     return start + scale * found.x
+
+
+def height(models, weights, w, delta):
+    """Σ a_k h(‖w_k − w‖), with h the envelope of the δ-geometric median; δ = 0: the distance."""
+    r = np.linalg.norm(models - w, axis=1)
+    envelope = np.where(r > delta, r - delta / 2, r**2 / (2 * delta) if delta else r)
+    return np.sum(weights * envelope)
+
+
+def lowest(models, weights, delta):
+    """The lowest point that SciPy finds from each party and beside it, or a party."""
+    scale = np.median(np.linalg.norm(models - np.median(models, axis=0), axis=1)) or 1.0
+
+    def there(u):
+        return height(models, weights, models[nearest] + scale * u, delta) / weights.sum()
+
+    def slope(u):
+        x = models - models[nearest] - scale * u
+        return (
+            -(weights / np.maximum(np.linalg.norm(x, axis=1), delta or 1e-300)) @ x / weights.sum()
+        )
+
+    points = list(models)
+    by_height = np.argsort([height(models, weights, w, delta) for w in models])
+    for nearest in by_height[:2]:
+        away = slope(np.full(models.shape[1], 1e-12))
+        for step in (0.1, 1e-4):
+            begin = -step * away / max(np.linalg.norm(away), 1e-300)
+            found = optimize.minimize(there, begin, jac=slope, method="BFGS", tol=1e-13)
+            points.append(models[nearest] + scale * found.x)
+    return min(points, key=lambda w: height(models, weights, w, delta))
+
+
+def conditioned(models, weights, w, delta):
+    """Whether the sum of pulls changes at a fair rate in every direction away from w."""
+    x = models - w
+    r = np.linalg.norm(x, axis=1)
+    away = (r > 1e-6 * np.median(r)) | (r < delta)  # A party at w itself says nothing.
+    x, r, weights = x[away], r[away], weights[away]
+    share = weights / np.maximum(r, delta)
+    along = np.where(r > delta, share / np.maximum(r, delta) ** 2, 0)
+    hessian = np.sum(share) * np.eye(x.shape[1]) - (along[:, None] * x).T @ x
+    return np.linalg.eigvalsh(hessian)[0] > 0.02 * np.sum(share)

@@ -10,6 +10,8 @@ from scipy.optimize import minimize
 
 import fedplus as fp
 
+pytestmark = pytest.mark.usefixtures("x64_throughout")
+
 N, D, ROWS, DELTA = 5, 4, 9, 0.3
 LAYOUT = (("body", 2), ("head", 2))
 PSIS = {
@@ -37,12 +39,6 @@ every_psi = pytest.mark.parametrize("name", PSIS)
 every_plain = pytest.mark.parametrize("name", PLAIN)
 random_points = settings(deadline=None, max_examples=10, derandomize=True, database=None)
 seeds = st.integers(0, 2**32 - 1)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def loss(w, data):

@@ -15,129 +15,37 @@ import optax
 import pytest
 
 import fedplus as fp
+from plain_methods import (
+    DELTA,
+    ETA,
+    LAYOUT,
+    ROUNDS,
+    SIGMA,
+    B,
+    D,
+    E,
+    N,
+    adam,
+    by_layer,
+    coordinate_median,
+    fed_plus,
+    fedavg,
+    fedprox,
+    geometric_median,
+    local_sgd,
+    mean,
+    momentum,
+    plain,
+    recursion,
+    scaled,
+    shrunk,
+    thresholded,
+)
 
-N, D, B, E, ROUNDS = 7, 5, 4, 5, 6
-ETA, SIGMA, DELTA = 0.1, 0.5, 0.3
-KAPPA = 1 / (1 + ETA * SIGMA)  # 0.952
-HEAD, BODY, NORM = [0, 3], [1, 2], [4]
-LAYOUT = (("head/b", 1), ("body", 2), ("head/w", 1), ("norm", 1))
+pytestmark = pytest.mark.usefixtures("x64")
+
 FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # Compiling is most of this file's time.
 play = jax.jit(fp.FedPlus.round, static_argnums=3, compiler_options=FAST_TO_COMPILE)
-
-
-@pytest.fixture(autouse=True)
-def float64():
-    with jax.enable_x64(True):
-        yield
-
-
-def mean(models, a):
-    """Of the models of some parties, whose weights are a; so below."""
-    return sum(a_k * w_k for a_k, w_k in zip(a, models, strict=True)) / sum(a)
-
-
-def geometric_median(models, a):
-    """Argmin Σ a_k‖w_k − w‖: a party by Kuhn's condition, or else where Weiszfeld's loop ends."""
-    models = np.array(models)
-    for w in models:
-        r = np.linalg.norm(models - w, axis=1)
-        far = r > 0
-        if np.linalg.norm((a[far] / r[far]) @ (models[far] - w)) <= a[~far].sum():
-            return w
-    w = mean(models, a)
-    for _ in range(3_000):
-        w = mean(models, a / np.linalg.norm(models - w, axis=1))
-    return w
-
-
-def coordinate_median(models, a):
-    """Argmin Σ a_k|w_k − w| a coordinate: a party's value, or the middle of all that minimise."""
-    models = np.array(models)
-    costs = np.array([a @ abs(models - w) for w in models])
-    best = np.where(costs <= costs.min(axis=0) + 1e-12, models, np.nan)
-    return (np.nanmin(best, axis=0) + np.nanmax(best, axis=0)) / 2
-
-
-def recursion(personal, models, a):
-    """The paper's two steps, from the mean until w̃ stands still."""
-    w_mean = w = mean(models, a)
-    for _ in range(50_000):
-        last, v = w, [personal(w_k - w) for w_k in models]
-        w = w_mean - mean(v, a)
-        if np.linalg.norm(w - last) <= 1e-14:
-            return w
-    raise AssertionError("the paper's recursion did not converge: take a larger δ")
-
-
-def scaled(x):
-    """The personal part v_k of x = w_k − w̃, here FedAvg+'s; so below."""
-    return x / (1 + DELTA)
-
-
-def shrunk(x):
-    length = np.linalg.norm(x)
-    return max(0.0, 1 - DELTA / length) * x if length > 0 else x
-
-
-def thresholded(x):
-    """Deviation D3: on both sides of 0."""
-    return np.array([np.sign(c) * max(abs(c) - DELTA, 0.0) for c in x])
-
-
-def by_layer(x):
-    v = np.empty(D)
-    v[HEAD], v[BODY], v[NORM] = shrunk(x[HEAD]), thresholded(x[BODY]), scaled(x[NORM])
-    return v
-
-
-def local_sgd(w, w_global, r):
-    """Every active party goes on by itself; w holds all parties' models."""
-    for k in r.cohort:
-        for batch in r.batches[k]:
-            w[k] = w[k] - ETA * r.gradient(w[k], *batch)
-
-
-def fedavg(w, w_global, r):
-    """Start from the global model, take E_k SGD steps."""
-    for k in r.cohort:
-        w[k] = w_global
-    local_sgd(w, w_global, r)
-
-
-def fedprox(w, w_global, r):
-    """Descend f_k(w) + (μ/2)‖w − w̃‖² from w̃, with the stepsize ηκ of Proposition 1."""
-    for k in r.cohort:
-        w[k] = w_global
-        for batch in r.batches[k]:
-            w[k] = w[k] - ETA * KAPPA * (r.gradient(w[k], *batch) + SIGMA * (w[k] - w_global))
-
-
-def fed_plus(personal, w, w_global, r):
-    """From the party's own model, descend and then pull towards w̃ + v_k."""
-    for k in r.cohort:
-        v, gradients = personal(w[k] - w_global), []
-        w[k] = (1 - r.lam) * w[k] + r.lam * w_global
-        for batch in r.batches[k]:
-            gradients.append(r.gradient(w[k], *batch))
-            w[k] = w[k] + r.move(np.array(gradients))
-            w[k] = KAPPA * w[k] + (1 - KAPPA) * (w_global + v)
-
-
-def plain(g):
-    """What to add to w, from this round's gradients up to now; so below."""
-    return -ETA * g[-1]
-
-
-def momentum(g):
-    return -ETA * 0.9 ** np.arange(len(g))[::-1] @ g
-
-
-def adam(g):
-    def average(b, values):  # bias-corrected, that is, weights b^i that sum to 1
-        powers = b ** np.arange(len(values))[::-1]
-        return powers @ values / powers.sum()
-
-    return -ETA * average(0.9, g) / (np.sqrt(average(0.999, g**2)) + 1e-8)
 
 
 PARTS = {"head/*": fp.L2(DELTA), "body": fp.L1(DELTA), "*": fp.Quadratic(DELTA)}

@@ -17,6 +17,8 @@ from scipy.optimize import minimize
 
 import fedplus as fp
 
+pytestmark = pytest.mark.usefixtures("x64_throughout")
+
 N, D, ROWS, MOST, ROUNDS, DELTA = 7, 5, 12, 4, 1200, 0.3
 LAYOUT = (("body", 3), ("head", 2))
 PARTS = {"head": fp.L1(DELTA), "*": fp.Quadratic(DELTA)}
@@ -51,12 +53,6 @@ convex_or_not = pytest.mark.parametrize("bend", [0.0, 1.0], ids=["convex", "nonc
 any_kappa = pytest.mark.filterwarnings("ignore::fedplus.KappaWarning")
 random_points = settings(deadline=None, max_examples=20, derandomize=True, database=None)
 seeds = st.integers(0, 2**32 - 1)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def loss(w, data):

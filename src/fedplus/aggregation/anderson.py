@@ -25,45 +25,56 @@ class Visit(NamedTuple, Generic[Found]):
     image: Vector  # g(x)
     left: Array  # size of the step that is left
     done: Array
+    leap: Array  # whether the image is not g(x) but a point further on, to begin anew from
     found: Found
 
 
 class _State(NamedTuple, Generic[Found]):
     x: Vector
     visit: Visit[Found]
-    moves: Matrix  # last differences of g(x), a row each
+    moves: Matrix  # last differences of g(x), a row each, in no order
     changes: Matrix  # last differences of g(x) − x
+    known: Array  # how many of the last rows count
+    slow: Array  # whether the last turn took less than half of what was left
     turns: Array
 
 
 def fixed_point(
-    look: Callable[[Vector], Visit[Found]], x: Vector, most: int
-) -> tuple[Visit[Found], Array]:
-    """Iterate until ``look`` says done, ``most`` times at the most: last visit and turns taken."""
-    none = jnp.zeros((min(MEMORY, x.shape[0]), x.shape[0]), x.dtype)
+    look: Callable[[Vector, Array], Visit[Found]], x: Vector, most: int, memory: int = MEMORY
+) -> tuple[Vector, Visit[Found], Array]:
+    """Iterate until ``look(x, slow)`` says done, ``most`` times at the most.
+
+    Returns:
+        The last x, its visit, and the turns taken.
+    """
+    none = jnp.zeros((memory, x.shape[0]), x.dtype)
 
     def turn(s: _State[Found]) -> _State[Found]:
         residual = s.visit.image - s.x
-        x = s.visit.image - _mix(s.moves, s.changes, residual)
-        visit = look(x)
-        known = s.turns > 0  # Before the first turn there is nothing to differ from.
-        moves = jnp.roll(s.moves, 1, axis=0).at[0].set(known * (visit.image - s.visit.image))
-        changes = jnp.roll(s.changes, 1, axis=0).at[0].set(known * (visit.image - x - residual))
-        forward = _State(x, visit, moves, changes, s.turns + 1)
-        back = _State(s.x, s.visit, none, none, s.turns + 1)
-        astray = jnp.any(s.changes) & ~(visit.left <= 2 * s.visit.left)
-        chosen: _State[Found] = jax.tree.map(lambda a, b: jnp.where(astray, a, b), back, forward)
-        return chosen
+        ages = (s.turns - 1 - jnp.arange(memory)) % memory
+        shares = _shares(s.changes, residual, ages < s.known)
+        x = s.visit.image - shares @ s.moves
+        visit = look(x, s.slow)
+        moves = s.moves.at[s.turns % memory].set(visit.image - s.visit.image)
+        changes = s.changes.at[s.turns % memory].set(visit.image - x - residual)
+        astray = (s.known > 0) & ~(visit.left <= 2 * s.visit.left)
+        slow = visit.left > 0.5 * s.visit.left
+        x, visit = jax.tree.map(lambda a, b: jnp.where(astray, a, b), (s.x, s.visit), (x, visit))
+        known = jnp.where(visit.leap, -1, jnp.where(astray, 0, s.known + 1))
+        return _State(x, visit, moves, changes, known, slow, s.turns + 1)
 
-    empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(look, x))
-    first = _State(x, empty._replace(image=x), none, none, jnp.zeros((), jnp.int32))
+    no, zero = jnp.array(False), jnp.zeros((), jnp.int32)
+    empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(look, x, no))
+    empty = empty._replace(image=x, left=jnp.full_like(empty.left, jnp.inf))
+    # The first turn only looks: there is nothing yet to differ from.
+    first = _State(x, empty, none, none, zero - 1, no, zero)
     last = lax.while_loop(lambda s: ~s.visit.done & (s.turns < most), turn, first)
-    return last.visit, last.turns
+    return last.x, last.visit, last.turns
 
 
-def _mix(moves: Matrix, changes: Matrix, residual: Vector) -> Vector:
-    gram = changes @ changes.T
-    ridge = 1e-6 * jnp.trace(gram) + tiny(gram)  # Rows of zeros drop out.
+def _shares(changes: Matrix, residual: Vector, known: Array) -> Vector:
+    gram = jnp.where(known[:, None] & known, changes @ changes.T, 0)
+    ridge = 1e-6 * jnp.trace(gram) + tiny(gram)
     eye = jnp.eye(gram.shape[0], dtype=gram.dtype)
-    shares: Vector = jnp.linalg.solve(gram + ridge * eye, changes @ residual)
-    return shares @ moves
+    shares: Vector = jnp.linalg.solve(gram + ridge * eye, jnp.where(known, changes @ residual, 0))
+    return shares

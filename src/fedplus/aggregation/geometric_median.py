@@ -2,16 +2,15 @@
 
 from typing import final
 
+import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._types import Array, Matrix, Vector, settings, tiny
+from fedplus._types import Matrix, Vector, settings, tiny
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.coordinate_median import CoordinateMedian
 from fedplus.aggregation.rows import each_weight
-from fedplus.aggregation.weiszfeld import good_start, typical, weiszfeld
-
-NEGLIGIBLE = 1e-6
-"""A party nearer than this share of the typical distance counts as being at the median."""
+from fedplus.aggregation.start import good_start
+from fedplus.aggregation.weiszfeld import weiszfeld
 
 
 @final
@@ -33,9 +32,6 @@ class GeometricMedian(AbstractAggregator):
             return CoordinateMedian().solve(w_local, weights, start)
         each = each_weight(w_local, weights)
         start = good_start(w_local, each) if start is None else start
-
-        def negligible(r: Vector) -> Array:
-            return NEGLIGIBLE * typical(r, each) + tiny(r)
-
-        found = weiszfeld(w_local, each, negligible, start)
+        least = jnp.sqrt(jnp.full((), tiny(w_local), w_local.dtype))  # No distance but 0 is less.
+        found = weiszfeld(w_local, each, least, start)
         return Aggregate(found.w, found.turns, found.left, found.converged)

@@ -16,7 +16,8 @@ from fedplus.aggregation.recursion import moves
 from fedplus.aggregation.rows import each_weight, weighted_mean
 from fedplus.aggregation.search import sample_rows
 from fedplus.aggregation.soft_median import soft_median
-from fedplus.aggregation.weiszfeld import good_start, weiszfeld
+from fedplus.aggregation.start import good_start
+from fedplus.aggregation.weiszfeld import weiszfeld
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
 
 MOST_TURNS = 20_000
@@ -100,7 +101,7 @@ def _(psi: L2, w_local: Matrix, weights: Vector | None, start: Vector | None) ->
     each = each_weight(w_local, weights)
     delta = jnp.asarray(psi.delta, w_local.dtype)
     start = good_start(w_local, each) if start is None else start
-    found = weiszfeld(w_local, each, lambda _: delta, start)
+    found = weiszfeld(w_local, each, delta, start)
     pulls = each * jnp.minimum(1, delta / jnp.maximum(found.distances, delta))
     # Σ_k a_k clip(w_k − w) = (Σ pulls)·(their weighted mean − w).
     move = (weighted_mean(w_local, pulls) - found.w) * (jnp.sum(pulls) / jnp.sum(each))

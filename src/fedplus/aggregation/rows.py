@@ -23,10 +23,10 @@ Reduce: TypeAlias = Callable[[Term, tuple[Way, ...]], tuple[Vector, ...]]
 Solve: TypeAlias = Callable[..., tuple[Vector, ...]]
 
 GROUP = 8
-"""Rows that one turn of a loop adds in one fused kernel."""
+"""Rows that one turn of a loop adds in one fused kernel, at most."""
 CACHED = 2**17
 """Entries of a block, at most: they are to stay in a core's cache."""
-WIDTHS = (528, 2064)
+WIDTHS = (528, 8208)
 """Columns of a block. No multiple of 1024: rows 4 KiB apart would compete for the same cache lines."""
 LANES = 4096
 
@@ -119,7 +119,8 @@ def _plain(w_local: Matrix, weights: Vector) -> Reduce:
 def _looped(w_local: Matrix, weights: Vector, start: Array | int, width: int) -> Reduce:
     n = w_local.shape[0]
     groups = -(-n // GROUP)
-    padded = jnp.pad(weights, (0, groups * GROUP - n))
+    size = -(-n // groups)
+    padded = jnp.pad(weights, (0, groups * size - n))
     first = {"sum": 0.0, "max": -jnp.inf, "min": jnp.inf}
     # Comparisons rather than jnp.maximum, whose care for NaN costs as much again.
     combine: dict[Way, Callable[[Array, Array], Array]] = {
@@ -130,11 +131,11 @@ def _looped(w_local: Matrix, weights: Vector, start: Array | int, width: int) ->
 
     def reduce(term: Term, ways: tuple[Way, ...]) -> tuple[Vector, ...]:
         def add_group(i: Array, sums: tuple[Vector, ...]) -> tuple[Vector, ...]:
-            for k in range(GROUP):
+            for k in range(size):
                 # Past the last row stands that row again, with weight 0.
-                row = jnp.minimum(i * GROUP + k, n - 1)
+                row = jnp.minimum(i * size + k, n - 1)
                 w_k = lax.dynamic_slice(w_local, (row, start), (1, width))[0]
-                terms = zip(ways, sums, term(w_k, padded[i * GROUP + k]), strict=True)
+                terms = zip(ways, sums, term(w_k, padded[i * size + k]), strict=True)
                 sums = tuple(combine[way](s, t) for way, s, t in terms)
             return sums
 

@@ -3,9 +3,10 @@
     G(w) = Σ_k a_k clip((w_k − w)/δ, −1, 1) = 0,    piecewise linear and non-increasing.
 
 Each pass over W evaluates G and its slope; Newton's step is exact once no breakpoint w_k ± δ lies
-between. It starts at last round's w̃ or else near the median, which is never further than δ from the
-root. Where half of the weight pulls with full strength on either side the root is an interval; the
-paper's recursion starts at the mean and stops at the interval's nearest point, and so do we.
+between. By itself it may go round in circles, so it is held within a bracket. It starts at last
+round's w̃ or else near the median, which is never further than δ from the root. Where half of the
+weight pulls with full strength on either side the root is an interval; the paper's recursion starts
+at the mean and stops at the interval's nearest point, and so do we.
 """
 
 from typing import NamedTuple
@@ -15,7 +16,8 @@ from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon
 from fedplus.aggregation import rows
-from fedplus.aggregation.search import MOST_PASSES, move
+from fedplus.aggregation.bracket import Bracket, move, narrow, nowhere
+from fedplus.aggregation.search import MOST_PASSES
 
 
 class SoftMedian(NamedTuple):
@@ -28,8 +30,7 @@ class SoftMedian(NamedTuple):
 
 
 class _State(NamedTuple):
-    low: Vector  # G is positive here
-    high: Vector  # and negative here
+    bracket: Bracket
     at: Vector  # where the next pass looks
     level: Vector  # whether the root is an interval around it
     done: Array
@@ -60,22 +61,21 @@ def soft_median(
                 return a_k * jnp.clip(x * inverse, -1, 1), jnp.where(jnp.abs(x) < inner, a_k, 0)
 
             total, free = reduce(pull_and_slope, ("sum", "sum"))
-            low = jnp.where(total > 0, jnp.maximum(s.low, s.at), s.low)
-            high = jnp.where(total < 0, jnp.minimum(s.high, s.at), s.high)
+            b = narrow(s.bracket, s.at, total)
             newton = inner * total / jnp.where(free > 0, free, 1)
             rounding = eps * (2 * jnp.abs(s.at) + 0.5 * delta * weight / largest)
             near = jnp.abs(total) <= free
             settled = near & (jnp.abs(newton) <= rounding) & (free > 0)
             level = (free == 0) & (jnp.abs(total) <= 4 * eps * weight)
-            closed = high - low <= eps * jnp.abs(s.at)
+            closed = b.high - b.low <= eps * jnp.abs(s.at)
             far = 0.5 * total * spacing + jnp.sign(total) * delta
-            onwards = move(s.at, jnp.where(near, newton, far), low, high, s.passes, every=12)
+            onwards = move(s.bracket, b, s.at, jnp.where(free > 0, newton, far), s.passes)
             at = jnp.where(settled, s.at + newton, jnp.where(level | closed, s.at, onwards))
             done = jnp.all(settled | level | closed)
-            return _State(low, high, at, level, done, s.passes + 1)
+            return _State(b, at, level, done, s.passes + 1)
 
-        infinite, no = jnp.full_like(start, jnp.inf), jnp.zeros(start.shape, bool)
-        first = _State(-infinite, infinite, start, no, jnp.array(False), jnp.zeros((), jnp.int32))
+        no = jnp.zeros(start.shape, bool)
+        first = _State(nowhere(start), start, no, jnp.array(False), jnp.zeros((), jnp.int32))
         last = lax.while_loop(lambda s: ~s.done & (s.passes < MOST_PASSES), look, first)
 
         inner = edge(last.at)

@@ -1,27 +1,30 @@
 """The δ-geometric median: reweighted means, accelerated.
 
-The minimiser of Σ_k a_k h(‖w_k − w‖), with h(r) = r beyond δ and quadratic within, is the fixed point
-of w ↦ Σ_k p_k w_k with p_k ∝ a_k / max(‖w_k − w‖, δ) (Weiszfeld). It is a combination of the parties'
-models, so the iteration runs on the N weights p; each turn costs two passes over W, one for w and one
-for the distances.
+The minimiser of Σ_k a_k h(‖w_k − w‖), with h(r) = r − δ/2 beyond δ and r²/2δ within, is the fixed
+point of w ↦ Σ_k p_k w_k with p_k ∝ a_k / max(‖w_k − w‖, δ) (Weiszfeld): each turn minimises a
+quadratic that touches the sum at w and lies above it. Beside a party that bound is so steep that the
+turns creep, so there the party's own term is kept as it is (Vardi and Zhang, 2000); the minimiser
+then lies between that party and the mean of the others, and may be the party itself. Where all
+parties lie nearly on a line the sum may be nearly flat; there a step is stretched to its lowest point.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedplus._types import Array, Matrix, Vector, epsilon
-from fedplus.aggregation.anderson import Visit, fixed_point
-from fedplus.aggregation.median import median_by_network
+from fedplus._types import Array, Matrix, Vector, epsilon, tiny
+from fedplus.aggregation.anderson import MEMORY, Visit, fixed_point
+from fedplus.aggregation.certificate import Split, above_least, envelope
 from fedplus.aggregation.rows import distances, weighted_mean
 
 ACCURACY = 1e-6
-IMBALANCE = 1e-3
+"""Of the height Σ_k a_k h, relative; rounding of w may add to it."""
 MOST_TURNS = 300
-START_ROWS = 31
+LEAP = 8
+"""A stretched step of at least so many steps is taken; shorter ones acceleration does better."""
+BESIDE = 1.01
+"""Parties less than this factor further than the nearest one may be at the same place."""
 
 
 class Median(NamedTuple):
@@ -34,95 +37,86 @@ class Median(NamedTuple):
     converged: Array
 
 
-def weiszfeld(
-    w_local: Matrix, weights: Vector, radius: Callable[[Vector], Array], start: Vector
-) -> Median:
-    """Iterate until w stands still; ``radius`` gives δ from the distances, if it is to depend on them.
+def weiszfeld(w_local: Matrix, weights: Vector, delta: Array, start: Vector) -> Median:
+    """Iterate until w stands still.
 
-    A step shorter than a hundredth of ``ACCURACY`` times the typical distance counts as none, since
-    near a party that is almost the median the steps are far shorter than the way that is left.
+    Converged: the next step is at most 1e-4 ``ACCURACY`` times the (harmonic) mean
+    distance, and the height is within ``ACCURACY`` of the least one, as a bound from below shows.
     """
     eps = epsilon(w_local)
-    accuracy = max(0.01 * ACCURACY, 4 * eps)
+    accuracy = max(1e-4 * ACCURACY, 4 * eps)
 
-    def reweigh(r: Vector, delta: Array) -> Vector:
-        reach = jnp.maximum(r, delta)
-        q = weights * (jnp.min(reach) / reach)  # Scaled, so that a tiny δ cannot overflow.
-        return q / jnp.sum(q)
-
-    def look(p: Vector) -> Visit[tuple[Vector, Vector]]:
-        w = weighted_mean(w_local, p)
+    def look(w: Vector, slow: Array) -> Visit[Vector]:
         r = distances(w_local, w)
-        delta = radius(r)
-        q = reweigh(r, delta)
-        left = jnp.sum(jnp.abs(q - p) * r)  # Bounds ‖Σ (q − p)(w_k − w)‖.
-        short = left <= accuracy * typical(r, weights) + 4 * eps * jnp.linalg.norm(w)
-        # Beside a party steps are short although the pulls, of at most 1 each, do not balance yet.
-        slope = jnp.sum(jnp.where(r > delta, weights / jnp.maximum(r, delta), 0))
-        balanced = left * slope <= IMBALANCE * jnp.sum(weights)
-        return Visit(q, left, short & balanced, (w, r))
-
-    def begin(at: Vector) -> Vector:
-        """Weights to begin with: near a party that is the median, all on it; near another, not."""
-        r = distances(w_local, at)
-        apart = 0.1 * typical(r, weights)
-        apart_from_it = reweigh(r, jnp.maximum(radius(r), apart))
-
-        def ask_party() -> Vector:
-            party = w_local[jnp.argmin(jnp.where(weights > 0, r, jnp.inf))]
-            from_party = distances(w_local, party)
-            there = from_party <= radius(from_party)
-            others = jnp.where(there, 0, weights / jnp.where(there, 1, from_party))
-            pull = jnp.linalg.norm(others @ w_local - jnp.sum(others) * party)
-            at_party = reweigh(from_party, radius(from_party))
-            return jnp.where(pull <= jnp.sum(weights * there), at_party, apart_from_it)
-
-        chosen: Vector = lax.cond(jnp.min(r) < apart, ask_party, lambda: apart_from_it)
-        return chosen
-
-    visit, turns = fixed_point(look, begin(start), MOST_TURNS)
-
-    def is_it_a_party() -> Visit[tuple[Vector, Vector]]:
-        again = look(begin(visit.found[0]))
-        chosen: Visit[tuple[Vector, Vector]] = jax.tree.map(
-            lambda a, b: jnp.where(again.done, a, b), again, visit
+        split = _split(w_local, weights, delta, w, r)
+        others, held, place = split
+        q = others / jnp.maximum(r, delta)
+        slope = jnp.sum(q)
+        alone = slope <= tiny(slope)
+        mean = jnp.where(alone, place, weighted_mean(w_local, jnp.where(alone, weights, q)))
+        # The minimiser of held·h(‖x − place‖) + slope/2 ‖x − mean‖².
+        way = jnp.linalg.norm(mean - place)
+        within = slope / (slope + held / delta)
+        beyond = 1 - held / jnp.where(alone, 1, slope * jnp.maximum(way, delta))
+        image = place + jnp.where(slope * (way - delta) <= held, within, beyond) * (mean - place)
+        left = jnp.linalg.norm(image - w)
+        typical = jnp.sum(others) / jnp.where(alone, 1, slope)
+        short = left <= accuracy * typical + 4 * eps * jnp.linalg.norm(w)
+        low = above_least(split, slope * (mean - w), slope, delta, w, r)
+        height = jnp.sum(weights * envelope(r, delta))
+        rounding = eps * (8 * height + held * jnp.linalg.norm(w))
+        done = short & (low <= ACCURACY * height + rounding)
+        stretch = lax.cond(
+            slow & ~done,
+            lambda: _stretch(w_local, weights, delta, w, r, image - w),
+            lambda: jnp.ones_like(left),
         )
-        return chosen
+        leap = stretch > LEAP
+        image = jnp.where(leap, w + stretch * (image - w), image)
+        return Visit(image, left, done, leap, r)
 
-    # Where a party just holds the rest in balance the steps shrink without end.
-    visit = lax.cond(visit.done, lambda: visit, is_it_a_party)
-    w, r = visit.found
-    return Median(w, r, visit.left, turns, visit.done)
-
-
-def typical(r: Vector, weights: Vector) -> Array:
-    """The weighted median distance; if most are at w itself, the rounding of the farthest one's."""
-    order = jnp.argsort(r)
-    total = jnp.cumsum(weights[order])
-    middle = r[order[jnp.searchsorted(total, 0.5 * total[-1])]]
-    return jnp.maximum(middle, epsilon(r) * jnp.max(r))
+    memory = min(MEMORY, *w_local.shape)
+    w, visit, turns = fixed_point(look, start, MOST_TURNS, memory)
+    return Median(w, visit.found, visit.left, turns, visit.done)
 
 
-def good_start(w_local: Matrix, weights: Vector) -> Vector:
-    """The lowest in Σ a_k‖w_k − w‖ of: the coordinatewise median of a few rows, mean, heaviest party.
+def _split(w_local: Matrix, weights: Vector, delta: Array, w: Vector, r: Vector) -> Split:
+    """Apart from the others, the party that pulls w most steeply, if it makes up half of all."""
+    nearest = jnp.argmax(weights / jnp.maximum(r, delta))
+    reach = jnp.maximum(r[nearest], delta)
+    steepness = weights * (reach / jnp.maximum(r, delta))
+    maybe_there = (r <= BESIDE * reach) & (BESIDE * r >= r[nearest])
 
-    The first spares the many turns that far outliers cost from the mean; the mean makes sure that the
-    iteration does not begin amid a minority; a party with half of the weight is the median itself.
-    """
-    n = w_local.shape[0]
-    size = min(n, START_ROWS)
-    picked = jnp.array([(2 * i + 1) * n // (2 * size) for i in range(size)])
-    median = median_by_network(w_local[picked])
-    mean = weighted_mean(w_local, weights)
-    candidates = jnp.stack([median, mean, w_local[jnp.argmax(weights)]])
-    # A sample of the columns is enough to tell the three apart.
-    models, points = _some_columns(w_local), _some_columns(candidates)
-    heights = jnp.stack([jnp.sum(weights * distances(models, point)) for point in points])
-    return candidates[jnp.argmin(heights)]
+    def at_nearest() -> Split:
+        place = w_local[nearest]
+        there = distances(w_local, place) <= 4 * epsilon(w) * jnp.linalg.norm(place)
+        return Split(jnp.where(there, 0, weights), jnp.sum(weights * there), place)
+
+    def at_none() -> Split:
+        return Split(weights, jnp.zeros_like(reach), w)
+
+    steep = 2 * jnp.sum(steepness * maybe_there) >= jnp.sum(steepness)
+    split: Split = lax.cond(steep, at_nearest, at_none)
+    return split
 
 
-def _some_columns(w_local: Matrix) -> Matrix:
-    d = w_local.shape[1]
-    if d <= 2048:
-        return w_local
-    return jnp.concatenate([w_local[:, i * d // 4 : i * d // 4 + 256] for i in range(4)], axis=1)
+def _stretch(
+    w_local: Matrix, weights: Vector, delta: Array, w: Vector, r: Vector, step: Vector
+) -> Array:
+    """The power of 2 by which to multiply the step so that it ends near its lowest point."""
+    square = jnp.maximum(jnp.sum(step * step), tiny(w))
+    along = (w_local @ step - jnp.sum(w * step)) / square  # Where each party is, in steps.
+    across = jnp.maximum(r * r - along * along * square, 0)
+
+    def halve(_: int, exponents: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = exponents
+        middle = 0.5 * (low + high)
+        ahead = along - 2.0**middle
+        reach = jnp.maximum(jnp.sqrt(ahead * ahead * square + across), delta)
+        downhill = jnp.sum(weights * ahead / reach) > 0
+        return jnp.where(downhill, middle, low), jnp.where(downhill, high, middle)
+
+    zero = jnp.zeros_like(square)
+    low, _ = lax.fori_loop(0, 16, halve, (zero, zero + 30))
+    stretch: Array = 2.0**low
+    return stretch
