@@ -16,7 +16,8 @@ def main(folder, rounds, out):
         checkpoint=folder or None, checkpoint_every=5 if folder else None, resume=bool(folder),
     )  # fmt: skip
     arrays = {"w_local": run.state.w_local, "w_global": run.state.w_global}
-    np.savez(Path(out), **arrays, **run.figures, **run.evaluations)
+    judged = {f"evaluated {name}": values for name, values in run.evaluations.items()}
+    np.savez(Path(out), **arrays, **run.figures, **judged)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,12 @@ def wait_for(process, folder, more_than):
     """Until a checkpoint of a later round is there."""
     while process.poll() is None and rounds_saved(folder) <= more_than:
         time.sleep(0.005)
-    assert process.poll() is None, f"ended by itself: {process.stderr.read()}"
+    assert process.poll() is None, f"ended by itself: {process.communicate()}"
+
+
+def finish(process):
+    _, told = process.communicate()
+    assert process.returncode == 0, told
 
 
 def assert_same_run(one, other):
@@ -63,7 +68,7 @@ def cache(tmp_path_factory):
 def undisturbed(tmp_path_factory, cache):
     out = tmp_path_factory.mktemp("undisturbed") / "out.npz"
     process = started("", out, cache)
-    assert process.wait() == 0, process.stderr.read()
+    finish(process)
     return out
 
 
@@ -76,10 +81,10 @@ def test_a_run_killed_again_and_again_ends_as_one_that_was_not(tmp_path, cache, 
         wait_for(process, folder, rounds_saved(folder))
         time.sleep(chance.uniform(0, 0.1))
         process.kill()
-        process.wait()
+        process.communicate()
         assert not out.exists()
     process = started(folder, out, cache)
-    assert process.wait() == 0, process.stderr.read()
+    finish(process)
     assert_same_run(out, undisturbed)
 
 
@@ -92,7 +97,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path, cache, undis
     assert process.returncode not in (0, -signal.SIGKILL)
     assert f"Go on with resume=True: {folder}" in told
     process = started(folder, out, cache)
-    assert process.wait() == 0, process.stderr.read()
+    finish(process)
     assert_same_run(out, undisturbed)
 
 

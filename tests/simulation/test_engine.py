@@ -147,8 +147,7 @@ def test_an_optax_optimiser_takes_the_place_of_the_step():
     adam = fp.simulate(
         fp.FedPlus(local, fp.Mean()), federation(), CLASSIFIER, rounds=40, steps=5, batch_size=8
     )
-    losses = adam.evaluations["personal_loss"].mean(1)
-    assert losses[-1] < 0.5 * losses[0]
+    assert adam.summary().mean > 0.9
 
 
 def test_parties_from_ten_samples_to_a_hundred_thousand():

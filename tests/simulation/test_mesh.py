@@ -26,12 +26,20 @@ def start(out, devices, *more):
     return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
 
 
+def finish(process, out=None):
+    """What the run found; the first process writes it."""
+    _, told = process.communicate(timeout=600)
+    assert process.returncode == 0, told
+    if out is None:
+        return None
+    with np.load(out) as found:
+        return dict(found)
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     out = tmp_path_factory.mktemp("alone") / "out.npz"
-    process = start(out, 1)
-    assert process.wait() == 0, process.stderr.read()
-    return np.load(out)
+    return finish(start(out, 1), out)
 
 
 def assert_same(found, alone, devices):
@@ -43,9 +51,7 @@ def assert_same(found, alone, devices):
 
 def test_eight_devices(tmp_path, alone):
     out = tmp_path / "out.npz"
-    process = start(out, 8)
-    assert process.wait() == 0, process.stderr.read()
-    assert_same(np.load(out), alone, 8)
+    assert_same(finish(start(out, 8), out), alone, 8)
 
 
 def test_two_processes(tmp_path, alone):
@@ -54,10 +60,8 @@ def test_two_processes(tmp_path, alone):
         port = free.getsockname()[1]
     out = tmp_path / "out.npz"
     both = [start(out, 2, f"127.0.0.1:{port}", 2, i) for i in range(2)]
-    for process in both:
-        _, told = process.communicate(timeout=600)
-        assert process.returncode == 0, told
-    assert_same(np.load(out), alone, 4)
+    finish(both[1])
+    assert_same(finish(both[0], out), alone, 4)
 
 
 def test_a_mesh_of_two_axes_is_refused():

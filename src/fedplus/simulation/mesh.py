@@ -48,7 +48,8 @@ def on_all(mesh: Mesh | None, tree: Any) -> Any:
     """Arrays on every device of the mesh."""
     if mesh is None:
         return tree
-    return jax.device_put(tree, NamedSharding(mesh, Spec()))
+    arrays = jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jnp.asarray(x), tree)
+    return jax.device_put(arrays, NamedSharding(mesh, Spec()))
 
 
 def spread_rows(
