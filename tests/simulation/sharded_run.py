@@ -16,19 +16,20 @@ def main(out):
     devices = jax.devices()
     mesh = jax.sharding.Mesh(np.array(devices), ("parties",)) if len(devices) > 1 else None
     found = {"devices": len(devices)}
-    for sizes in ((30,) * 16, (30, 7, 45, 12, 20)):  # rows spread over the devices, and not
-        for name, method in {
-            "fedavg": fp.presets.fedavg(eta=0.1),
-            "geo": fp.presets.fedgeomed_plus(eta=0.1, sigma=1.0, delta=0.05),
-            "com": fp.presets.fedcomed_plus(eta=0.1, sigma=1.0, delta=0.05),
-        }.items():
-            run = fp.simulate(
-                method, federation(sizes), CLASSIFIER, rounds=5, cohort=5, steps=3, batch_size=8,
-                evaluate_every=2, mesh=mesh,
-            )  # fmt: skip
-            found[f"{name} {len(sizes)} models"] = run.models
-            found[f"{name} {len(sizes)} loss"] = run.evaluations["personal_loss"]
-            found[f"{name} {len(sizes)} cohort"] = run.figures["cohort"]
+    even, uneven = (30,) * 16, (30, 7, 45, 12, 20)  # rows spread over the devices, and not
+    plus = {"eta": 0.1, "sigma": 1.0, "delta": 0.05}
+    for name, sizes, method in (
+        ("fedavg", even, fp.presets.fedavg(eta=0.1)),
+        ("geo", even, fp.presets.fedgeomed_plus(**plus)),
+        ("com", uneven, fp.presets.fedcomed_plus(**plus)),
+    ):
+        run = fp.simulate(
+            method, federation(sizes), CLASSIFIER, rounds=5, cohort=5, steps=3, batch_size=8,
+            evaluate_every=2, mesh=mesh,
+        )  # fmt: skip
+        found[f"{name} {len(sizes)} models"] = run.models
+        found[f"{name} {len(sizes)} loss"] = run.evaluations["personal_loss"]
+        found[f"{name} {len(sizes)} cohort"] = run.figures["cohort"]
     if jax.process_index() == 0:
         np.savez(out, **found)
 

@@ -112,7 +112,7 @@ def gradient(model: Model, data: Data) -> Shaped:
 
 
 def _each(plan: Plan) -> Each:
-    return EACH[plan.each] if plan.mesh is None else across(plan.mesh, EACH[plan.each])
+    return EACH[plan.each] if plan.mesh is None else across(plan.mesh)
 
 
 def one_round(

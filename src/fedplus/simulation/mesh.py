@@ -16,28 +16,26 @@ from fedplus._check import require
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.work import Each
 
-Spec: Any = jax.sharding.PartitionSpec  # Untyped in JAX.
+Spec: Any = jax.sharding.PartitionSpec  # This and the next are untyped in JAX.
+constrained: Any = jax.lax.with_sharding_constraint
 
 
-def across(mesh: Mesh, inner: Each) -> Each:
-    """``inner`` on every device, over that device's share of the cohort."""
+def across(mesh: Mesh) -> Each:
+    """``jax.vmap`` in shares: each device runs the function for its part of the cohort."""
     (axis,) = mesh.axis_names
-    rows = Spec(axis)
+    rows = NamedSharding(mesh, Spec(axis))
 
     def each(function: Callable[..., Any]) -> Callable[..., Any]:
-        spread = jax.shard_map(
-            inner(function), mesh=mesh, in_specs=rows, out_specs=rows, check_vma=False
-        )
-
         def run(*args: Any) -> Any:
             k = len(jax.tree.leaves(args)[0])
             idle = -k % mesh.size
 
             def even(leaf: Any) -> Any:
                 last = jnp.broadcast_to(leaf[-1:], (idle, *leaf.shape[1:]))
-                return jnp.concatenate([leaf, last])
+                return constrained(jnp.concatenate([leaf, last]), rows)
 
-            return jax.tree.map(lambda leaf: leaf[:k], spread(*jax.tree.map(even, args)))
+            found = jax.vmap(function)(*jax.tree.map(even, args))
+            return jax.tree.map(lambda leaf: leaf[:k], found)
 
         return run
 
@@ -48,8 +46,7 @@ def on_all(mesh: Mesh | None, tree: Any) -> Any:
     """Arrays on every device of the mesh."""
     if mesh is None:
         return tree
-    arrays = jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jnp.asarray(x), tree)
-    return jax.device_put(arrays, NamedSharding(mesh, Spec()))
+    return jax.tree.map(lambda leaf: placed(leaf, NamedSharding(mesh, Spec())), tree)
 
 
 def spread_rows(
@@ -64,9 +61,18 @@ def spread_rows(
         at = 1 if lanes else 0
         is_rows = name in algorithm.per_party and leaf.shape[at] % mesh.size == 0
         spec = Spec(*([None] * at), axis) if is_rows else Spec()
-        return jax.device_put(leaf, NamedSharding(mesh, spec))
+        return placed(leaf, NamedSharding(mesh, spec))
 
     return type(state)(**{name: put(name, leaf) for name, leaf in state._asdict().items()})
+
+
+def placed(leaf: Any, sharding: jax.sharding.Sharding) -> Any:
+    """One array laid out so; every process has it whole and keeps its own part."""
+    array = jnp.asarray(leaf)
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(placed(jax.random.key_data(array), sharding))
+    host = np.asarray(array)
+    return jax.make_array_from_callback(host.shape, sharding, lambda part: host[part])
 
 
 def to_host(tree: Any) -> Any:

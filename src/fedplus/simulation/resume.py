@@ -21,7 +21,7 @@ from fedplus.simulation.checkpoint import (
     save,
     to_arrays,
 )
-from fedplus.simulation.mesh import to_host
+from fedplus.simulation.mesh import placed, to_host
 from fedplus.simulation.record import Recorder
 from fedplus.simulation.setup import Setup
 from fedplus.simulation.validate import require_whole
@@ -68,7 +68,7 @@ class Resumable:
         self.saved = path
         restored = from_arrays(state, found.arrays, "state")
         return found.round, jax.tree.map(
-            lambda new, old: jax.device_put(new, old.sharding), restored, state
+            lambda new, old: placed(new, old.sharding), restored, state
         )
 
     def next_stop(self, t: int) -> int:

@@ -62,6 +62,10 @@ def set_up(
     require_whole("batch_size", batch_size)
     require(each in ("auto", *EACH), "each", repr(each), '"auto", "vmap" or "map"')
     require_mesh(mesh)
+    require(
+        mesh is None or each in ("auto", "vmap"), "each", repr(each), '"vmap" with a mesh',
+        "Devices work on their parties side by side.",
+    )  # fmt: skip
     require_fit(federation, model)
     n = federation.parties
     who = cohort_of(cohort, n)
@@ -73,7 +77,7 @@ def set_up(
     # From a copy, since the program takes the state's memory over.
     states = [lane.algorithm.init(jnp.array(lane.w_first, copy=True), n) for lane in lanes]
     train = federation.train
-    how = _chosen(each, lanes[0].w_first.size, effort)
+    how: Any = "vmap" if mesh else _chosen(each, lanes[0].w_first.size, effort)
     plan = Plan(
         model=model,
         parties=n,
