@@ -62,14 +62,20 @@ def main():
             batch_size=work.batch, evaluate_every=rounds, each=asked.each, progress=False,
         )  # fmt: skip
 
-    before = run(1).evaluations["global_loss"][-1].mean()
-    first = since_start()
-    rounds, took = 4, 0.0
-    while took < asked.seconds / 3:  # until a run is long enough to be timed
+    def timed(rounds):
         start = time.perf_counter()
-        after = run(rounds).evaluations["global_loss"][-1].mean()
-        took = time.perf_counter() - start
-        rate, rounds = rounds / took, max(rounds + 1, int(asked.seconds / 2 * rounds / took))
+        loss = run(rounds).evaluations["global_loss"][-1].mean()
+        return time.perf_counter() - start, loss
+
+    _, before = timed(1)
+    first = since_start()
+    few, _ = timed(1)  # set-up, one round and the evaluation, which the peers' times leave out too
+    rounds, took = 3, 0.0
+    while took < asked.seconds / 2:
+        took, after = timed(rounds)
+        took -= few
+        rate = (rounds - 1) / max(took, 1e-9)
+        rounds = max(rounds + 1, int(min(1.1 * asked.seconds * rate, 50 * rounds)))
     print(json.dumps({
         "peer": "fedplus", "version": fp.__version__, "workload": work.name,
         "method": asked.method, "active": asked.active or work.active,

@@ -54,6 +54,13 @@ def ours(workload, method, seconds, active=None):
     return found
 
 
+def together(same):
+    """One entry for the runs of one job: the mean of their rates."""
+    rates = [entry["rounds_per_second"] for entry in same if "error" not in entry]
+    mean = round(statistics.mean(rates), 2) if rates else 0.0
+    return same[-1] | {"rounds_per_second": mean, "each": rates}
+
+
 def floor(workload):
     """Gigaflops and gigabytes that a round of FedAvg cannot do without."""
     work = WORKLOADS[workload]
@@ -134,35 +141,32 @@ def main():
     parser.add_argument("--seconds", type=float, default=10.0, help="of timed rounds a run")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    workloads = asked.workloads.split(",")
     on_gpu = jax.default_backend() != "cpu"
-    jobs = [(w, m, None) for w in workloads for m in METHODS[w]]
-    if on_gpu:
-        jobs += [("B", "fedavg", 1000)] if "B" in workloads else []
-    machine = peaks()
-    turns = [[ours(w, m, asked.seconds, active) for w, m, active in jobs]]
-    theirs = []
-    if not (asked.no_peers or on_gpu):
-        theirs = measure(asked.peers.split(","), workloads, asked.seconds)
-        turns.append([ours(w, m, asked.seconds, active) for w, m, active in jobs])
-    mine = []
-    for same in zip(*turns, strict=True):
-        good = [entry for entry in same if "error" not in entry]
-        mean = statistics.mean(e["rounds_per_second"] for e in good) if good else 0.0
-        mine.append(same[-1] | {"rounds_per_second": round(mean, 2)})
-    table = verdicts(mine, theirs, machine)
     report = {
         "machine": platform.processor() or platform.machine(), "device": str(jax.devices()[0]),
-        "cores": os.cpu_count(), "load_before": os.getloadavg()[1],
+        "cores": os.cpu_count(), "load before": round(os.getloadavg()[0], 1),
         "versions": {"jax": jax.__version__, "numpy": np.__version__},
-        "peaks": {k: round(v, 1) for k, v in machine.items()},
-        "verdicts": table, "fedplus": mine, "peers": theirs,
+        "peaks": {name: round(value, 1) for name, value in peaks().items()},
+        "verdicts": [], "fedplus": [], "peers": [],
     }  # fmt: skip
     out = asked.out or HERE / "results" / f"simulation-{jax.default_backend()}.json"
-    temporary = out.with_suffix(".tmp")
-    temporary.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    temporary.replace(out)
-    for line in table:
+    for workload in asked.workloads.split(","):
+        jobs = [(method, None) for method in METHODS[workload]]
+        if on_gpu and workload == "B":
+            jobs.append(("fedavg", WORKLOADS["B"].parties))
+        turns = [[ours(workload, method, asked.seconds, active) for method, active in jobs]]
+        theirs = []
+        if not (asked.no_peers or on_gpu):
+            theirs = measure(asked.peers.split(","), [workload], asked.seconds)
+            turns.append([ours(workload, method, asked.seconds, active) for method, active in jobs])
+        mine = [together(same) for same in zip(*turns, strict=True)]
+        report["verdicts"] += verdicts(mine, theirs, report["peaks"])
+        report["fedplus"] += mine
+        report["peers"] += theirs
+        temporary = out.with_suffix(".tmp")
+        temporary.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+        temporary.replace(out)
+    for line in report["verdicts"]:
         print(line)
 
 

@@ -1,9 +1,11 @@
 """A federation: who the parties are, and what each of them holds."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
@@ -11,6 +13,7 @@ from fedplus._check import SettingError, require
 
 Pair = tuple[npt.ArrayLike, npt.ArrayLike]
 Host = np.ndarray[Any, np.dtype[Any]]
+ALIGNMENT = 64
 
 
 class Split(NamedTuple):
@@ -35,12 +38,20 @@ class Split(NamedTuple):
         ys = [np.asarray(y) for _, y in parties]
         size = np.array([len(x) for x in xs], dtype=np.int32)
         start = np.concatenate([[0], np.cumsum(size[:-1], dtype=np.int64)]).astype(np.int32)
-        return cls(_canonical(np.concatenate(xs)), _canonical(np.concatenate(ys)), start, size)
+        return cls(_joined(xs), _joined(ys), start, size)
 
     def party(self, k: int) -> tuple[Host, Host]:
         """One party's inputs and labels."""
         rows = slice(int(self.start[k]), int(self.start[k]) + int(self.size[k]))
         return self.x[rows], self.y[rows]
+
+
+def on_device(array: Host) -> jax.Array:
+    """For JAX to compute with; on a CPU without a copy where the memory allows it."""
+    in_place = array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0 and array.size > 0
+    if in_place and array.flags.writeable and jax.default_backend() == "cpu":
+        return jnp.from_dlpack(array)
+    return jnp.asarray(array)
 
 
 class Federation(NamedTuple):
@@ -159,8 +170,16 @@ def _require_pairs(parties: Sequence[Pair], part: str, names: Sequence[str]) -> 
                 )  # fmt: skip
 
 
-def _canonical(array: Host) -> Host:
-    """In the precision that JAX computes in: float32 and int32, or 64 bits under x64."""
-    if array.dtype == bool:
-        array = array.astype(np.int32)
-    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+def _joined(arrays: Sequence[Host]) -> Host:
+    """One array in the precision that JAX computes in: float32 and int32, or 64 bits under x64.
+
+    It begins at a multiple of 64 bytes, so that JAX can use it in place on a CPU.
+    """
+    kind = np.result_type(*arrays)
+    kind = np.dtype(jax.dtypes.canonicalize_dtype(np.int32 if kind.kind == "b" else kind))
+    shape = (sum(map(len, arrays)), *arrays[0].shape[1:])
+    count = math.prod(shape)
+    memory = np.empty(count * kind.itemsize + ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % ALIGNMENT
+    whole = memory[first : first + count * kind.itemsize].view(kind).reshape(shape)
+    return np.concatenate(arrays, out=whole, casting="same_kind")

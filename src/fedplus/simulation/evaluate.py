@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from fedplus._types import Array, Matrix
-from fedplus.data.federation import Host, Split
+from fedplus.data.federation import Host, Split, on_device
 from fedplus.models import Model
 from fedplus.simulation.engine import unravel_of
 
@@ -41,7 +41,7 @@ def in_blocks(split: Split) -> tuple[Blocks, int]:
     offset = (np.arange(len(party)) - before) * rows
     first, filled = split.start[party] + offset, np.minimum(split.size[party] - offset, rows)
     whole = map(jnp.asarray, (party, first, filled, split.size))
-    return Blocks(jnp.asarray(split.x), jnp.asarray(split.y), *whole), rows
+    return Blocks(on_device(split.x), on_device(split.y), *whole), rows
 
 
 class Judged(NamedTuple):

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from fedplus._check import SettingError, require, require_number
 from fedplus._types import Array
 from fedplus.algorithm import AbstractAlgorithm
-from fedplus.data.federation import Federation, Host
+from fedplus.data.federation import Federation, Host, on_device
 from fedplus.models import Model, ravel
 from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan
 from fedplus.simulation.faults import require_faults
@@ -91,12 +91,14 @@ def set_up(
         lanes=len(runs) > 1,
     )
     inputs = Inputs(
-        Data(*(jnp.asarray(part) for part in (train.x, train.y, train.start, train.size))),
+        Data(*(on_device(part) for part in (train.x, train.y, train.start, train.size))),
         Effort(*(jnp.asarray(part) for part in effort)),
         who,
         _weights(weights, train.size),
     )
     lane, state = (_stacked(lanes), _stacked(states)) if plan.lanes else (lanes[0], states[0])
+    if mesh is None:  # Where the data is, as the program will leave it: else it compiles twice.
+        state = jax.device_put(state, inputs.data.x.sharding)
     state = spread_rows(mesh, runs[0][0], state, plan.lanes)
     return Setup(plan, on_all(mesh, inputs), on_all(mesh, lane), state, runs, federation)
 
