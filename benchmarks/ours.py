@@ -6,7 +6,6 @@ python benchmarks/ours.py --workload A10 --method fedgeomed+ --seconds 10
 import argparse
 import dataclasses
 import json
-import resource
 import sys
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 
 import jax
-from clock import since_start
+from clock import peak_megabytes, since_start
 from workloads import HIDDEN, WORKLOADS, federation
 
 import fedplus as fp
@@ -80,7 +79,7 @@ def main():
         "peer": "fedplus", "version": fp.__version__, "workload": work.name,
         "method": asked.method, "active": asked.active or work.active,
         "rounds_per_second": round(rate, 2), "first_round_seconds": round(first, 1),
-        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "peak_rss_mb": round(peak_megabytes()),
         "loss_after_one_round": round(float(before), 4), "final_loss": round(float(after), 4),
         "device": str(jax.devices()[0]),
     }))  # fmt: skip

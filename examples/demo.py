@@ -10,18 +10,14 @@ minibatches, and is judged by the accuracy of each party's own model on that par
 
 import sys
 import time
-from functools import partial
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 from sklearn.datasets import load_digits
 
 import fedplus as fp
-from fedplus import presets
+from fedplus import models, presets
 
 PARTIES, ROUNDS, STEPS, BATCH, SEEDS = 10, 150, 20, 20, 5
 ETA, SIGMA = 0.02, 0.5  # κ = 1/(1 + ησ) = 0.99
@@ -35,51 +31,6 @@ METHODS = {
     "FedGeoMed+": presets.fedgeomed_plus(eta=ETA, sigma=SIGMA, delta=0.3),
     "FedCoMed+": presets.fedcomed_plus(eta=ETA, sigma=SIGMA, delta=0.03),
 }
-
-
-def federation(seed: int) -> tuple[Any, Any]:
-    """Train and test images and labels, each (parties, samples, ...): 50% and 50%, as in the paper."""
-    digits = load_digits()
-    x = (digits.data - digits.data.mean()) / digits.data.std()
-    size = len(x) // PARTIES
-    order = np.random.default_rng(seed).permutation(len(x))[: size * PARTIES].reshape(PARTIES, size)
-    images, labels = x[order].astype(np.float32), digits.target[order]
-    images[-1] = -images[-1]  # the party unlike the rest
-    half = size // 2
-    return (images[:, :half], labels[:, :half]), (images[:, half:], labels[:, half:])
-
-
-flat = fp.models.ravel({"bias": np.zeros(10, np.float32), "weight": np.zeros((64, 10), np.float32)})
-
-
-def scores(w: jax.Array, images: jax.Array) -> jax.Array:
-    model = flat.unravel(w)
-    found: jax.Array = images @ model["weight"] + model["bias"]
-    return found
-
-
-@jax.grad
-def gradient(w: jax.Array, batch: tuple[jax.Array, jax.Array]) -> jax.Array:
-    images, labels = batch
-    chosen = jnp.take_along_axis(jax.nn.log_softmax(scores(w, images)), labels[:, None], axis=1)
-    return -jnp.mean(chosen)
-
-
-@partial(jax.jit, static_argnames="rounds")
-def accuracies(method: fp.FedPlus, train: Any, test: Any, key: jax.Array, rounds: int) -> jax.Array:
-    """Train; the test accuracy of each party's model."""
-
-    def one_round(state: fp.State, key: jax.Array) -> tuple[fp.State, None]:
-        rows = jax.random.randint(key, (PARTIES, STEPS, BATCH), 0, train[1].shape[1])
-        batches = jax.vmap(lambda data, i: jax.tree.map(lambda a: a[i], data))(train, rows)
-        work = fp.Work(jnp.arange(PARTIES), batches, jnp.full(PARTIES, STEPS))
-        return method.round(state, work, gradient)[0], None
-
-    state, _ = jax.lax.scan(one_round, method.init(flat.w, PARTIES), jax.random.split(key, rounds))
-    predicted = jax.vmap(scores)(method.models(state), test[0]).argmax(-1)
-    return jnp.mean(predicted == test[1], axis=1)
-
-
 PLUS = {
     "FedAvg+": presets.fedavg_plus,
     "FedGeoMed+": presets.fedgeomed_plus,
@@ -93,15 +44,28 @@ CANDIDATES = {
 }
 
 
+def federation(seed: int, validation: bool) -> fp.Federation:
+    """Half of each party's images to learn from, half to be judged on, as in the paper.
+
+    With ``validation`` a fifth of the training images is what judges; the test images play no part.
+    """
+    digits = load_digits()
+    x = (digits.data - digits.data.mean()) / digits.data.std()
+    size = len(x) // PARTIES
+    order = np.random.default_rng(seed).permutation(len(x))[: size * PARTIES].reshape(PARTIES, size)
+    train, test = [], []
+    for k, mine in enumerate(order):
+        images = -x[mine] if k == PARTIES - 1 else x[mine]  # the party unlike the rest
+        labels, half = digits.target[mine], size // 2
+        cut, end = (half - half // 5, half) if validation else (half, size)
+        train.append((images[:cut], labels[:cut]))
+        test.append((images[cut:end], labels[cut:end]))
+    return fp.Federation.of(train, test, name="digits")
+
+
 def main(validation: bool) -> None:
-    splits = [federation(seed) for seed in range(SEEDS)]
-    train, test = jax.tree.map(lambda *parts: jnp.stack(parts), *splits)
-    if validation:  # Judge by a fifth of the training images; the test images play no part.
-        held = train[1].shape[2] // 5
-        test = jax.tree.map(lambda a: a[:, :, -held:], train)
-        train = jax.tree.map(lambda a: a[:, :, :-held], train)
-    keys = jax.random.split(jax.random.key(0), SEEDS)
-    several = jax.vmap(partial(accuracies, rounds=ROUNDS), in_axes=(None, 0, 0, 0))
+    splits = [federation(seed, validation) for seed in range(SEEDS)]
+    model = models.logistic(64, classes=10)
     judged = "Validation" if validation else "Test"
     table = Table(
         title=f"{judged} accuracy of each party's own model, %\n"
@@ -113,7 +77,14 @@ def main(validation: bool) -> None:
     begun = time.perf_counter()
     methods = CANDIDATES if validation else METHODS
     for name, method in methods.items():
-        found = 100 * np.asarray(several(method, train, test, keys))
+        runs = [
+            fp.simulate(
+                method, split, model, rounds=ROUNDS, steps=STEPS, batch_size=BATCH, seed=seed,
+                evaluate_every=ROUNDS,
+            )
+            for seed, split in enumerate(splits)
+        ]  # fmt: skip
+        found = np.stack([100 * run.evaluations["personal_score"][-1] for run in runs])
         columns = [found.mean(1), found.min(1), found[:, :-1].mean(1), found[:, -1]]
         table.add_row(name, *(f"{c.mean():.1f} ± {c.std():.1f}" for c in columns))
     console = Console()

@@ -1,0 +1,78 @@
+"""Rounds and evaluations with the parties' models in a file: only the rows at work are in memory."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedplus._types import Array
+from fedplus.data.federation import Host
+from fedplus.simulation.engine import Inputs, Lane, Plan, RoundFigures, keys_of_round, some_rounds
+from fedplus.simulation.setup import Setup
+from fedplus.simulation.store import PartyStore
+
+
+def paged(setup: Setup, folder: Path) -> "Pages":
+    """Pages of a store in that folder."""
+    state, fields = setup.state, setup.runs[0][0].per_party
+    first = {name: np.asarray(getattr(state, name)[0]) for name in fields}
+    return Pages(setup, PartyStore(folder / "parties.bin", setup.plan.parties, first))
+
+
+class Pages:
+    """A state whose rows of parties are a page of a store."""
+
+    def __init__(self, setup: Setup, store: PartyStore) -> None:
+        self.store = store
+        self._setup = setup
+        self._rows = setup.plan.rows
+        self.most_rounds = max(1, self._rows // setup.inputs.cohort.size)
+        """How many rounds surely fit on a page."""
+
+    def play(self, state: Any, begin: int, end: int) -> tuple[Any, RoundFigures]:
+        """Rounds ``begin`` to ``end`` − 1."""
+        setup = self._setup
+        times = jnp.arange(begin, begin + self.most_rounds, dtype=jnp.int32)
+        cohorts = _cohorts(setup.plan, setup.inputs, setup.lane, times)
+        parties = np.unique(np.asarray(cohorts)[: end - begin])
+        row_of = np.zeros(setup.plan.parties, np.int32)
+        row_of[parties] = np.arange(len(parties))
+        inputs = setup.inputs._replace(row_of=jnp.asarray(row_of))
+        state, figures = some_rounds(
+            setup.plan, inputs, setup.lane, self.turned(state, parties), jnp.int32(begin), jnp.int32(end)
+        )
+        fields = self._setup.runs[0][0].per_party
+        rows = {name: np.asarray(getattr(state, name))[: len(parties)] for name in fields}
+        self.store.write(parties, rows)
+        return state, figures
+
+    def turned(self, state: Any, parties: Host) -> Any:
+        """The state with these parties' rows on the page."""
+        rows = self.store.read(parties)
+        idle = self._rows - len(parties)
+        put = {
+            name: jax.device_put(
+                np.concatenate([found, np.zeros((idle, *found.shape[1:]), found.dtype)]),
+                getattr(state, name).sharding,
+            )
+            for name, found in rows.items()
+        }
+        return state._replace(**put)
+
+    def all_of(self, state: Any) -> Iterator[tuple[Host, Any]]:
+        """Page by page, all parties and the state that holds their rows."""
+        for first in range(0, self._setup.plan.parties, self._rows):
+            parties = np.arange(first, min(first + self._rows, self._setup.plan.parties))
+            yield parties, self.turned(state, parties)
+
+
+@partial(jax.jit, static_argnames="plan")
+def _cohorts(plan: Plan, inputs: Inputs, lane: Lane, times: Array) -> Array:
+    def one(t: Array) -> Array:
+        return inputs.cohort(keys_of_round(lane.key, t)[0], t, plan.parties)[0]
+
+    return jax.lax.map(one, times)
