@@ -42,6 +42,8 @@ class Plan(NamedTuple):
 
     model: Model
     parties: int
+    rows: int
+    """Rows that the state holds: one a party, or a page of them."""
     batch_size: int
     steps: int | None
     """E, where it is the same for all parties."""
@@ -63,6 +65,8 @@ class Inputs(NamedTuple):
     effort: Effort
     cohort: AbstractCohort
     weights: Vector | None
+    row_of: Array | None = None
+    """(N,): each party's row in the state, where that holds only some; None: its own number."""
 
 
 class Lane(NamedTuple):
@@ -115,36 +119,47 @@ def _each(plan: Plan) -> Each:
     return EACH[plan.each] if plan.mesh is None else across(plan.mesh)
 
 
+def keys_of_round(key: Array, t: Array) -> Array:
+    """For the cohort, the minibatches, the steps and the faults of round t."""
+    return jax.random.split(jax.random.fold_in(key, t), 4)
+
+
 def one_round(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, t: Array
 ) -> tuple[Any, RoundFigures]:
     """Lines 2 to 10 of Algorithm 1, and what to record."""
     data, effort = inputs.data, inputs.effort
-    key = jax.random.fold_in(lane.key, t)
-    for_cohort, for_batches, for_steps, for_faults = jax.random.split(key, 4)
+    for_cohort, for_batches, for_steps, for_faults = keys_of_round(lane.key, t)
     cohort, present = inputs.cohort(for_cohort, t, plan.parties)
     asked, in_time = effort(for_steps, cohort, plan.stragglers)
     if in_time is not None:
         present = in_time if present is None else present & in_time
+    rows, weights = cohort, inputs.weights
+    if inputs.row_of is not None:
+        rows = inputs.row_of[cohort]
+        if weights is not None:
+            weights = jnp.zeros(plan.rows, weights.dtype).at[rows].set(weights[cohort])
+    known = Known(for_faults, lane.algorithm.w_global(state), lane.w_first)
+    sent = transmit(plan.faults, known, plan.parties)
+
+    def party_at(row: Array) -> Array:
+        return row if inputs.row_of is None else cohort  # Then only the cohort's rows are sent.
+
     words = jax.random.bits(for_batches, cohort.shape)
     work = Work(
-        cohort,
+        rows,
         minibatches(words, data.start[cohort], data.size[cohort], plan.batch_size, plan.most),
         asked if plan.steps is None else plan.steps,
-        weights=inputs.weights,
+        weights=weights,
         present=present,
-        transmit=transmit(
-            plan.faults,
-            Known(for_faults, lane.algorithm.w_global(state), lane.w_first),
-            plan.parties,
-        ),
+        transmit=None if sent is None else lambda models, who: sent(models, party_at(who)),
     )
     state, outcome = lane.algorithm.round(state, work, gradient(plan.model, data), _each(plan))
-    change = lane.algorithm.models(state, cohort) - outcome.solved
+    change = lane.algorithm.models(state, rows) - outcome.solved
     d = change.shape[1]
     ones = jnp.ones(d, change.dtype)
     mean = change @ ones / d
-    v = lane.algorithm.personal(state, cohort)
+    v = lane.algorithm.personal(state, rows)
     return state, RoundFigures(
         cohort=cohort,
         steps=jnp.broadcast_to(asked, cohort.shape),

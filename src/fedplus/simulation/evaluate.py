@@ -44,6 +44,29 @@ def in_blocks(split: Split) -> tuple[Blocks, int]:
     return Blocks(on_device(split.x), on_device(split.y), *whole), rows
 
 
+def most_blocks(blocks: Blocks, parties: int) -> int:
+    """The most blocks that so many parties in a row have."""
+    ends = np.searchsorted(
+        np.asarray(blocks.party), np.arange(0, len(blocks.size) + parties, parties)
+    )
+    return int(np.diff(ends).max())
+
+
+def blocks_of(blocks: Blocks, parties: Host, rows: int, most: int) -> Blocks:
+    """The blocks of a row of parties, numbered from 0 and filled up to ``most`` with empty ones."""
+    first, last = np.searchsorted(np.asarray(blocks.party), [parties[0], parties[-1] + 1])
+    idle = (0, most - (last - first))
+    own = np.asarray(blocks.party[first:last]) - parties[0]
+    return blocks._replace(
+        party=jnp.asarray(np.pad(own, idle)),
+        first=jnp.asarray(np.pad(np.asarray(blocks.first[first:last]), idle)),
+        filled=jnp.asarray(np.pad(np.asarray(blocks.filled[first:last]), idle)),
+        size=jnp.asarray(
+            np.pad(np.asarray(blocks.size)[parties], (0, rows - len(parties)), constant_values=1)
+        ),
+    )
+
+
 class Judged(NamedTuple):
     """Of each party (N,): mean loss and mean score over its samples."""
 

@@ -29,8 +29,9 @@ class Pages:
     def __init__(self, setup: Setup, store: PartyStore) -> None:
         self.store = store
         self._setup = setup
-        self._rows = setup.plan.rows
-        self.most_rounds = max(1, self._rows // setup.inputs.cohort.size)
+        self.rows = setup.plan.rows
+        """Parties that a page holds."""
+        self.most_rounds = max(1, self.rows // setup.inputs.cohort.size)
         """How many rounds surely fit on a page."""
 
     def play(self, state: Any, begin: int, end: int) -> tuple[Any, RoundFigures]:
@@ -42,8 +43,9 @@ class Pages:
         row_of = np.zeros(setup.plan.parties, np.int32)
         row_of[parties] = np.arange(len(parties))
         inputs = setup.inputs._replace(row_of=jnp.asarray(row_of))
+        state = self.turned(state, parties)
         state, figures = some_rounds(
-            setup.plan, inputs, setup.lane, self.turned(state, parties), jnp.int32(begin), jnp.int32(end)
+            setup.plan, inputs, setup.lane, state, jnp.int32(begin), jnp.int32(end)
         )
         fields = self._setup.runs[0][0].per_party
         rows = {name: np.asarray(getattr(state, name))[: len(parties)] for name in fields}
@@ -53,7 +55,7 @@ class Pages:
     def turned(self, state: Any, parties: Host) -> Any:
         """The state with these parties' rows on the page."""
         rows = self.store.read(parties)
-        idle = self._rows - len(parties)
+        idle = self.rows - len(parties)
         put = {
             name: jax.device_put(
                 np.concatenate([found, np.zeros((idle, *found.shape[1:]), found.dtype)]),
@@ -65,8 +67,8 @@ class Pages:
 
     def all_of(self, state: Any) -> Iterator[tuple[Host, Any]]:
         """Page by page, all parties and the state that holds their rows."""
-        for first in range(0, self._setup.plan.parties, self._rows):
-            parties = np.arange(first, min(first + self._rows, self._setup.plan.parties))
+        for first in range(0, self._setup.plan.parties, self.rows):
+            parties = np.arange(first, min(first + self.rows, self._setup.plan.parties))
             yield parties, self.turned(state, parties)
 
 
@@ -75,4 +77,5 @@ def _cohorts(plan: Plan, inputs: Inputs, lane: Lane, times: Array) -> Array:
     def one(t: Array) -> Array:
         return inputs.cohort(keys_of_round(lane.key, t)[0], t, plan.parties)[0]
 
-    return jax.lax.map(one, times)
+    cohorts: Array = jax.lax.map(one, times)
+    return cohorts

@@ -14,8 +14,9 @@ from fedplus.algorithm import AbstractAlgorithm, FedPlus
 from fedplus.data.federation import Federation, Host
 from fedplus.models import Model
 from fedplus.simulation.engine import RoundFigures
-from fedplus.simulation.evaluate import Judged, in_blocks, judge
+from fedplus.simulation.evaluate import Blocks, Judged, blocks_of, in_blocks, judge, most_blocks
 from fedplus.simulation.mesh import on_all, to_host
+from fedplus.simulation.pages import Pages
 
 EVALUATIONS = "evaluations"
 FIGURES = "figures"
@@ -47,17 +48,48 @@ class Recorder:
         for name, values in figures._asdict().items():
             self._add(f"{FIGURES}/{name}", values[:rounds])
 
-    def evaluate(self, round_: int, lanes: Sequence[tuple[AbstractAlgorithm[Any], Any]]) -> Host:
+    def evaluate(
+        self, round_: int, lanes: Sequence[tuple[AbstractAlgorithm[Any], Any]],
+        pages: Pages | None = None,
+    ) -> Host:  # fmt: skip
         """Judge each lane's models; (lanes,): the mean personal score."""
-        found = [self._judged(algorithm, state) for algorithm, state in lanes]
+        if pages is None:
+            found = [self._judged(algorithm, state, *self._test) for algorithm, state in lanes]
+        else:
+            found = [self._page_by_page(*lanes[0], pages)]
         self._add(f"{EVALUATIONS}/round", np.array([round_]))
         for name in found[0]:
             self._add(f"{EVALUATIONS}/{name}", np.stack([one[name] for one in found])[None])
         return np.array([one["personal_score"].mean() for one in found])
 
-    def _judged(self, algorithm: AbstractAlgorithm[Any], state: Any) -> dict[str, Host]:
+    def _page_by_page(
+        self, algorithm: AbstractAlgorithm[Any], state: Any, pages: Pages
+    ) -> dict[str, Host]:
+        require(
+            self._train is None,
+            "objective",
+            "True",
+            "False with a store: it needs all models at once",
+        )
+        blocks, rows = self._test
+        most = most_blocks(blocks, pages.rows)
+        found: dict[str, list[Host]] = {}
+        for parties, page in pages.all_of(state):
+            mine = blocks_of(blocks, parties, pages.rows, most)
+            for name, values in self._judged(algorithm, page, mine, rows).items():
+                found.setdefault(name, []).append(values[..., : len(parties)])
+        return {name: np.concatenate(parts, axis=-1) for name, parts in found.items()}
+
+    def _judged(
+        self, algorithm: AbstractAlgorithm[Any], state: Any, blocks: Blocks, rows: int
+    ) -> dict[str, Host]:
         w_local, w_global = algorithm.models(state), algorithm.w_global(state)
-        personal, common = self._test_of(w_local), self._test_of(w_global[None])
+
+        def test(models: Matrix) -> Judged:
+            judged: Judged = judge(self._model, rows, blocks, models)
+            return judged
+
+        personal, common = test(w_local), test(w_global[None])
         found: dict[str, Any] = {
             "personal_score": personal.score,
             "personal_loss": personal.loss,
@@ -66,22 +98,17 @@ class Recorder:
             "v_norm": personal_norms(algorithm, state, len(w_local)),
         }
         if self._path:
-            between = [self._test_of((1 - lam) * w_local + lam * w_global) for lam in self._path]
+            between = [test((1 - lam) * w_local + lam * w_global) for lam in self._path]
             found["path_score"] = np.stack([to_host(b.score) for b in between])
         if self._train is not None:
             require(
                 isinstance(algorithm, FedPlus), "objective", type(algorithm).__name__,
                 "recorded for FedPlus, whose objective F_σ is",
             )  # fmt: skip
-            blocks, rows = self._train
-            losses = judge(self._model, rows, blocks, state.w_local).loss
+            train, train_rows = self._train
+            losses = judge(self._model, train_rows, train, state.w_local).loss
             found["objective"] = f_sigma(algorithm, losses, state.w_local, w_global)
         return {name: to_host(value) for name, value in found.items()}
-
-    def _test_of(self, models: Matrix) -> Judged:
-        blocks, rows = self._test
-        judged: Judged = judge(self._model, rows, blocks, models)
-        return judged
 
     def _add(self, name: str, values: Any) -> None:
         self._book.setdefault(name, []).append(np.asarray(values))

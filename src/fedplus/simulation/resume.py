@@ -13,6 +13,7 @@ import numpy as np
 from fedplus._check import require
 from fedplus.data.federation import Federation
 from fedplus.simulation.checkpoint import (
+    KEEP,
     Checkpoint,
     from_arrays,
     load,
@@ -22,6 +23,7 @@ from fedplus.simulation.checkpoint import (
     to_arrays,
 )
 from fedplus.simulation.mesh import placed, to_host
+from fedplus.simulation.pages import Pages
 from fedplus.simulation.record import Recorder
 from fedplus.simulation.setup import Setup
 from fedplus.simulation.validate import require_whole
@@ -30,10 +32,18 @@ SECONDS = 60.0
 """Between two checkpoints, where nobody says how many rounds."""
 
 
+SLOTS = "store/slots"
+
+
 class Resumable:
     """Keeps checkpoints of a run in a folder; without a folder it keeps none."""
 
-    def __init__(self, folder: Path | None, every: int | None, settings: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path | None, every: int | None, settings: dict[str, Any],
+        pages: Pages | None = None, in_store: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self._pages = pages
+        self._in_store = in_store
         self.folder = folder
         self._every = every
         self._settings = settings
@@ -42,7 +52,9 @@ class Resumable:
         """The newest checkpoint."""
 
     @classmethod
-    def of(cls, folder: str | Path | None, every: int | None, setup: Setup) -> "Resumable":
+    def of(
+        cls, folder: str | Path | None, every: int | None, setup: Setup, pages: Pages | None = None
+    ) -> "Resumable":
         """From what a person gives."""
         if every is not None:
             require_whole("checkpoint_every", every)
@@ -54,7 +66,8 @@ class Resumable:
         )
         if folder is None:
             return cls(None, None, {})
-        return cls(Path(folder), every, described(setup))
+        in_store = () if pages is None else setup.runs[0][0].per_party
+        return cls(Path(folder), every, described(setup), pages, in_store)
 
     def begin(self, state: Any, book: Recorder) -> tuple[int, Any]:
         """Rounds done and the state then; from the start if there is no checkpoint yet."""
@@ -66,10 +79,20 @@ class Resumable:
         require_same(found, self._settings, path)
         book.restore(found.arrays)
         self.saved = path
-        restored = from_arrays(state, found.arrays, "state")
-        return found.round, jax.tree.map(
-            lambda new, old: placed(new, old.sharding), restored, state
+        if self._pages is not None:
+            self._pages.store.restore(found.arrays[SLOTS])
+        here = self._in_checkpoint(state)
+        restored = jax.tree.map(
+            lambda new, old: placed(new, old.sharding),
+            from_arrays(here, found.arrays, "state"),
+            here,
         )
+        return found.round, state._replace(**restored)
+
+    def _in_checkpoint(self, state: Any) -> dict[str, Any]:
+        """The fields of the state that a store does not hold."""
+        fields: dict[str, Any] = state._asdict()
+        return {name: leaf for name, leaf in fields.items() if name not in self._in_store}
 
     def next_stop(self, t: int) -> int:
         """The round at which the run must pause for a checkpoint."""
@@ -96,7 +119,9 @@ class Resumable:
 
     def _save(self, t: int, state: Any, book: Recorder) -> None:
         assert self.folder is not None
-        arrays = to_arrays(to_host(state), "state") | book.arrays()
+        arrays = to_arrays(to_host(self._in_checkpoint(state)), "state") | book.arrays()
+        if self._pages is not None:
+            arrays[SLOTS] = self._pages.store.keep(KEEP)
         if jax.process_index() == 0:
             self.saved = save(self.folder, Checkpoint(t, self._settings, arrays))
         self._saved_at = time.monotonic()
@@ -118,6 +143,7 @@ def described(setup: Setup) -> dict[str, Any]:
         "stragglers": _stable(plan.stragglers),
         "faults": _stable(plan.faults),
         "each": plan.each,
+        "stored": plan.rows != plan.parties,
         "precision": str(setup.lane.w_first.dtype),
     }
 

@@ -14,6 +14,7 @@ from fedplus.data.federation import Federation, Host
 from fedplus.models import Model
 from fedplus.simulation.engine import unravel_of
 from fedplus.simulation.evaluate import Summary, in_blocks, judge, summary
+from fedplus.simulation.pages import Pages
 
 Which = Literal["personal", "global"]
 
@@ -34,6 +35,8 @@ class Run:
     """Of every evaluated round: ``round`` (V,), then (V, N) ``personal_score``, ``personal_loss``,
     ``global_score``, ``global_loss``, ``v_norm``; on request ``path_score`` (V, Λ, N) and
     ``objective`` (V,), which is F_σ."""
+    pages: Pages | None = None
+    """Where the parties' models are, if they are in a store."""
 
     @property
     def rounds(self) -> int:
@@ -43,7 +46,12 @@ class Run:
     @property
     def models(self) -> Host:
         """(N, d): the model that each party uses."""
-        return np.asarray(self.algorithm.models(self.state))
+        if self.pages is None:
+            return np.asarray(self.algorithm.models(self.state))
+        return np.concatenate([
+            np.asarray(self.algorithm.models(page))[: len(parties)]
+            for parties, page in self.pages.all_of(self.state)
+        ])  # fmt: skip
 
     @property
     def w_global(self) -> Host:
@@ -55,7 +63,11 @@ class Run:
         unravel = unravel_of(self.model)
         if party is None:
             return unravel(jnp.asarray(self.w_global))
-        return unravel(self.algorithm.models(self.state, jnp.array([self._index(party)]))[0])
+        k = self._index(party)
+        if self.pages is None:
+            return unravel(self.algorithm.models(self.state, jnp.array([k]))[0])
+        page = self.pages.turned(self.state, np.array([k]))
+        return unravel(self.algorithm.models(page, jnp.array([0]))[0])
 
     def summary(self, which: Which = "personal", at: Literal["last", "best"] = "last") -> Summary:
         """Test scores in a few numbers: of the last evaluation, or of the one with the best mean.
@@ -77,7 +89,7 @@ class Run:
         blocks, rows = in_blocks(self.federation.test)
         found = jax.lax.map(
             lambda w: judge(self.model, rows, blocks, w[None]).score,
-            self.algorithm.models(self.state),
+            jnp.asarray(self.models),
         )
         return np.asarray(found)
 

@@ -22,6 +22,8 @@ from fedplus.simulation.validate import require_fit, require_kinds, require_whol
 
 LARGE = 200_000
 """Parameters from which on a CPU does better with one party at a time."""
+PAGE = 2048
+"""Rows in memory at a time, where the others are in a store; more if a cohort is larger."""
 UNEVEN = 2.0
 """How many times the mean E_k the largest may be before the others should not wait for it."""
 
@@ -52,7 +54,8 @@ def set_up(
     algorithms: Sequence[AbstractAlgorithm[Any]], federation: Federation, model: Model, *,
     rounds: int, seeds: Sequence[int], cohort: Any = None, steps: Any = None, epochs: Any = None,
     batch_size: int = 20, weights: Any = None, stragglers: Stragglers | None = None,
-    faults: Any = (), each: Literal["auto", "vmap", "map"] = "auto", mesh: Mesh | None = None,
+    faults: Any = (), each: Literal["auto", "vmap", "map"] = "auto",
+    mesh: Mesh | None = None, paged: bool = False,
 ) -> Setup:  # fmt: skip
     """Check everything, and bring the data to the device."""
     require(len(algorithms) > 0 and len(seeds) > 0, "sweep", "none", "a method and a seed at least")
@@ -69,18 +72,22 @@ def set_up(
     require_fit(federation, model)
     n = federation.parties
     who = cohort_of(cohort, n)
+    if paged:
+        _require_pageable(algorithms, seeds, mesh)
     effort = _effort(steps, epochs, federation.train.size, batch_size)
     steps_of = _total(effort)
     same = int(steps_of[0]) if stragglers is None and np.ptp(steps_of) == 0 else None
     runs = tuple((algorithm, int(seed)) for algorithm in algorithms for seed in seeds)
     lanes = [_lane(algorithm, seed, model) for algorithm, seed in runs]
     # From a copy, since the program takes the state's memory over.
-    states = [lane.algorithm.init(jnp.array(lane.w_first, copy=True), n) for lane in lanes]
+    rows = rows_of_a_page(who.size, n) if paged else n
+    states = [lane.algorithm.init(jnp.array(lane.w_first, copy=True), rows) for lane in lanes]
     train = federation.train
     how: Any = "vmap" if mesh else _chosen(each, lanes[0].w_first.size, effort)
     plan = Plan(
         model=model,
         parties=n,
+        rows=rows,
         batch_size=int(batch_size),
         steps=same,
         most=int(steps_of.max()) if how == "vmap" and not _waits(effort) else None,
@@ -101,6 +108,22 @@ def set_up(
         state = jax.device_put(state, inputs.data.x.sharding)
     state = spread_rows(mesh, runs[0][0], state, plan.lanes)
     return Setup(plan, on_all(mesh, inputs), on_all(mesh, lane), state, runs, federation)
+
+
+def rows_of_a_page(cohort: int, parties: int) -> int:
+    """Rows that are in memory at a time, where the others are in a store."""
+    return min(parties, max(cohort, PAGE))
+
+
+def _require_pageable(algorithms: Sequence[Any], seeds: Sequence[int], mesh: Mesh | None) -> None:
+    method = algorithms[0]
+    require(
+        getattr(method, "over", None) == "active", "store", f"{type(method).__name__} over all parties",
+        'used with a method that aggregates the active parties alone (over="active")',
+        "Aggregating all of them would read the whole file every round.",
+    )  # fmt: skip
+    one = len(algorithms) == len(seeds) == 1 and mesh is None
+    require(one, "store", "several runs or devices", "used for one run on one device at a time")
 
 
 def _lane(algorithm: AbstractAlgorithm[Any], seed: int, model: Model) -> Lane:

@@ -18,6 +18,7 @@ from fedplus.simulation.engine import CAPACITY, RoundFigures, some_rounds
 from fedplus.simulation.faults import Fault
 from fedplus.simulation.interrupt import interruptible
 from fedplus.simulation.mesh import to_host
+from fedplus.simulation.pages import paged
 from fedplus.simulation.progress import progress as shown
 from fedplus.simulation.record import Recorder
 from fedplus.simulation.resume import Resumable
@@ -52,6 +53,7 @@ def simulate(
     objective: bool = False,
     each: Literal["auto", "vmap", "map"] = "auto",
     mesh: Mesh | None = None,
+    store: str | Path | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None,
     resume: bool = False,
@@ -78,6 +80,8 @@ def simulate(
         objective: Record also F_σ over all training samples.
         each: Parties of a cohort all at once ("vmap") or one after the other ("map").
         mesh: Devices that share the work, on one machine or (``jax.distributed``) on several.
+        store: A folder to keep the parties' models in where they outgrow memory; for methods that
+            aggregate the active parties alone (``over="active"``).
         checkpoint: A folder to keep checkpoints in.
         checkpoint_every: So many rounds; by default about once a minute.
         resume: Go on from the newest checkpoint in that folder, if there is one.
@@ -97,26 +101,39 @@ def sweep(
     rounds: int, seeds: Sequence[int] = (0,), evaluate_every: int | None = None,
     path: Sequence[float] = (), objective: bool = False, checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None, resume: bool = False, progress: bool | None = None,
-    **settings: Any,
+    store: str | Path | None = None, **settings: Any,
 ) -> list[Run]:  # fmt: skip
     """Several runs as one program: every method with every seed, in that order.
 
     The methods must differ in numbers alone (δ, σ, η): the same preset with other settings. All other
     arguments are those of ``simulate``.
     """
-    setup = set_up(algorithms, federation, model, rounds=rounds, seeds=seeds, **settings)
+    setup = set_up(
+        algorithms,
+        federation,
+        model,
+        rounds=rounds,
+        seeds=seeds,
+        paged=store is not None,
+        **settings,
+    )
+    pages = None if store is None else paged(setup, Path(store))
     every = evaluate_every or max(1, rounds // 20)
     book = Recorder(federation, model, path, objective, setup.plan.mesh)
-    keeper = Resumable.of(checkpoint, checkpoint_every, setup)
+    keeper = Resumable.of(checkpoint, checkpoint_every, setup, pages)
     t, state = keeper.begin(setup.state, book) if resume else (0, setup.state)
     said, budget = "", 1
     with shown(rounds, t, progress) as show, interruptible() as interrupt:
         while t < rounds:
             end = min(rounds, t + budget, (t // every + 1) * every, keeper.next_stop(t))
+            end = end if pages is None else min(end, t + pages.most_rounds)
             begun = time.perf_counter()
-            state, figures = some_rounds(
-                setup.plan, setup.inputs, setup.lane, state, jnp.int32(t), jnp.int32(end)
-            )
+            if pages is None:
+                state, figures = some_rounds(
+                    setup.plan, setup.inputs, setup.lane, state, jnp.int32(t), jnp.int32(end)
+                )
+            else:
+                state, figures = pages.play(state, t, end)
             figures = to_host(figures)
             _require_finite(figures, t, end, setup, keeper.saved)
             rate = (end - t) / (time.perf_counter() - begun)
@@ -124,7 +141,7 @@ def sweep(
             book.add_figures(figures, end - t)
             t = end
             if t % every == 0 or t == rounds:
-                score = book.evaluate(t, setup.split(state))
+                score = book.evaluate(t, setup.split(state), pages)
                 said = f"{model.task.score_name} {score.mean():.4g}"
             keeper.offer(t, state, book, last=t == rounds)
             show(t, said)
@@ -135,7 +152,7 @@ def sweep(
         state = jax.tree.map(jnp.asarray, to_host(state))
     lanes = range(len(setup.runs)) if setup.plan.lanes else [None]
     return [
-        Run(algorithm, federation, model, seed, one, *book.of_lane(lane))
+        Run(algorithm, federation, model, seed, one, *book.of_lane(lane), pages)
         for lane, (algorithm, seed, one) in zip(lanes, setup.finished(state), strict=True)
     ]
 

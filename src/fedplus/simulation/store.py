@@ -8,7 +8,6 @@ row goes into another slot, so a run that is killed finds every row as its check
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -41,7 +40,8 @@ class PartyStore:
     def read(self, parties: Host) -> dict[str, Host]:
         """Each field's rows of these parties."""
         rows = {
-            name: np.empty((len(parties), *row.shape), row.dtype) for name, row in self._first.items()
+            name: np.empty((len(parties), *row.shape), row.dtype)
+            for name, row in self._first.items()
         }
         for i, slot in enumerate(self.slots[parties]):
             content = os.pread(self._file, self._bytes, slot * self._bytes) if slot >= 0 else b""
