@@ -1,9 +1,9 @@
 """Federations simulated: many rounds in one compiled program."""
 
 from fedplus.simulation import faults
-from fedplus.simulation.engine import RoundFigures
 from fedplus.simulation.evaluate import Summary, majority_class
 from fedplus.simulation.faults import Fault
+from fedplus.simulation.figures import RoundFigures
 from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers, Trace, Uniform, Weighted
 from fedplus.simulation.simulate import DivergedError, simulate, sweep

@@ -18,6 +18,7 @@ from fedplus.algorithm import AbstractAlgorithm
 from fedplus.local import Shaped
 from fedplus.models import Model, ravel
 from fedplus.simulation.faults import Fault, Known, transmit
+from fedplus.simulation.figures import RoundFigures, figures_of
 from fedplus.simulation.mesh import across
 from fedplus.simulation.minibatches import minibatches
 from fedplus.simulation.schedule import AbstractCohort, Effort, Stragglers
@@ -77,28 +78,6 @@ class Lane(NamedTuple):
     w_first: Vector
 
 
-class RoundFigures(NamedTuple):
-    """What is recorded of every round."""
-
-    cohort: Array
-    """(K,): S^t."""
-    steps: Array
-    """(K,): E_k."""
-    diverged: Array
-    """(K,): whose steps ended in NaN or Inf."""
-    dropped: Array
-    """How many models did not reach the aggregate."""
-    change_mean: Array
-    """(K,): mean over the parameters of the change that the aggregation makes to a party's model."""
-    change_std: Array
-    """(K,): its standard deviation over the parameters (the paper's Figure 1)."""
-    v_norm: Array
-    """(K,): ‖v_k‖."""
-    iterations: Array
-    residual: Array
-    converged: Array
-
-
 def unravel_of(model: Model) -> Callable[[Vector], Any]:
     """From a flat vector to the model's parameters."""
     shapes = jax.eval_shape(model.init, jax.random.key(0))
@@ -155,23 +134,7 @@ def one_round(
         transmit=None if sent is None else lambda models, who: sent(models, party_at(who)),
     )
     state, outcome = lane.algorithm.round(state, work, gradient(plan.model, data), _each(plan))
-    change = lane.algorithm.models(state, rows) - outcome.solved
-    d = change.shape[1]
-    ones = jnp.ones(d, change.dtype)
-    mean = change @ ones / d
-    v = lane.algorithm.personal(state, rows)
-    return state, RoundFigures(
-        cohort=cohort,
-        steps=jnp.broadcast_to(asked, cohort.shape),
-        diverged=outcome.diverged,
-        dropped=outcome.dropped,
-        change_mean=mean,
-        change_std=jnp.sqrt(jnp.maximum(jnp.square(change) @ ones / d - jnp.square(mean), 0)),
-        v_norm=jnp.sqrt(jnp.square(v) @ ones),
-        iterations=outcome.aggregate.iterations,
-        residual=outcome.aggregate.residual,
-        converged=outcome.aggregate.converged,
-    )
+    return state, figures_of(lane.algorithm, state, rows, outcome, cohort, asked)
 
 
 @partial(jax.jit, static_argnames="plan", donate_argnames="state")

@@ -11,7 +11,8 @@ import numpy as np
 
 from fedplus._types import Array
 from fedplus.data.federation import Host
-from fedplus.simulation.engine import Inputs, Lane, Plan, RoundFigures, keys_of_round, some_rounds
+from fedplus.simulation.engine import Inputs, Lane, Plan, keys_of_round, some_rounds
+from fedplus.simulation.figures import RoundFigures
 from fedplus.simulation.setup import Setup
 from fedplus.simulation.store import PartyStore
 

@@ -13,8 +13,8 @@ from fedplus._types import Array, Matrix, Vector
 from fedplus.algorithm import AbstractAlgorithm, FedPlus
 from fedplus.data.federation import Federation, Host
 from fedplus.models import Model
-from fedplus.simulation.engine import RoundFigures
 from fedplus.simulation.evaluate import Blocks, Judged, blocks_of, in_blocks, judge, most_blocks
+from fedplus.simulation.figures import RoundFigures
 from fedplus.simulation.mesh import on_all, to_host
 from fedplus.simulation.pages import Pages
 

@@ -14,8 +14,9 @@ from jax.sharding import Mesh
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
 from fedplus.models import Model
-from fedplus.simulation.engine import CAPACITY, RoundFigures, some_rounds
+from fedplus.simulation.engine import CAPACITY, some_rounds
 from fedplus.simulation.faults import Fault
+from fedplus.simulation.figures import RoundFigures
 from fedplus.simulation.interrupt import interruptible
 from fedplus.simulation.mesh import to_host
 from fedplus.simulation.pages import paged
