@@ -20,8 +20,8 @@ from fedplus.simulation.minibatches import steps_an_epoch
 from fedplus.simulation.schedule import Effort, Stragglers, cohort_of
 from fedplus.simulation.validate import require_fit, require_kinds, require_whole
 
-LARGE = 200_000
-"""Parameters from which on a CPU does better with one party at a time."""
+LARGE = 15_000
+"""Parameters from which on a CPU does better with one party at a time (``benchmarks/parties.py``)."""
 PAGE = 2048
 """Rows in memory at a time, where the others are in a store; more if a cohort is larger."""
 UNEVEN = 2.0
