@@ -9,16 +9,24 @@ import numpy as np
 import fedplus as fp
 from fedplus import models, presets
 
-rng = np.random.default_rng(0)
-x = rng.integers(0, 2, (400_000, 784), dtype=np.uint8)
-y = rng.integers(0, 10, 400_000)
-parties = [(x[4 * k : 4 * k + 4], y[4 * k : 4 * k + 4]) for k in range(100_000)]
-method = dataclasses.replace(presets.fedavg_plus(eta=0.01, sigma=1.0), over="active")
-run = fp.simulate(
-    method, fp.Federation.of(parties, test_share=0.25), models.logistic(784, 10), rounds=20,
-    cohort=100, steps=2, batch_size=3, evaluate_every=20, store=sys.argv[1],
-)  # fmt: skip
-assert run.evaluations["personal_score"].shape == (1, 100_000)
-assert len(np.unique(run.figures["cohort"])) > 1900
-status = Path("/proc/self/status").read_text().splitlines()
-print(next(line for line in status if line.startswith("VmHWM")).split()[1])
+PARTIES = 100_000
+
+
+def main(folder):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2, (4 * PARTIES, 784), dtype=np.uint8)
+    y = rng.integers(0, 10, 4 * PARTIES)
+    parties = [(x[4 * k : 4 * k + 4], y[4 * k : 4 * k + 4]) for k in range(PARTIES)]
+    method = dataclasses.replace(presets.fedavg_plus(eta=0.01, sigma=1.0), over="active")
+    run = fp.simulate(
+        method, fp.Federation.of(parties, test_share=0.25), models.logistic(784, 10), rounds=20,
+        cohort=100, steps=2, batch_size=3, evaluate_every=20, store=folder,
+    )  # fmt: skip
+    assert run.evaluations["personal_score"].shape == (1, PARTIES)
+    assert len(np.unique(run.figures["cohort"])) > 1900
+    status = Path("/proc/self/status").read_text().splitlines()
+    print(next(line for line in status if line.startswith("VmHWM")).split()[1])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -23,6 +23,7 @@ def told(call, match):
     [
         ({"rounds": 0}, "rounds must be a whole number ≥ 1, got 0"),
         ({"rounds": 2.5}, "rounds must be a whole number"),
+        ({"evaluate_every": -1}, "evaluate_every must be a whole number"),
         ({"batch_size": 0}, "batch_size must be a whole number ≥ 1"),
         ({"steps": None}, "steps and epochs must be one of them given"),
         ({"epochs": 1}, "steps and epochs must be one of them given"),

@@ -163,6 +163,17 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_still_serves(folder, da
     np.testing.assert_array_equal(run.models, expected.models)
 
 
+def test_an_earlier_run_is_not_written_over(folder):
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(
+        fp.SettingError, match=r"checkpoint must be an empty folder, got .* earlier run"
+    ):
+        fp.simulate(METHOD, federation(), CLASSIFIER, checkpoint=folder, **ASKED)
+    with pytest.raises(fp.SettingError, match="rounds must be at least 12"):
+        resumed(folder, rounds=5)
+    assert before == {path: path.read_bytes() for path in folder.iterdir()}
+
+
 def test_a_foreign_file_is_told(folder):
     from safetensors.numpy import save_file
 

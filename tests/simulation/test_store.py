@@ -110,6 +110,15 @@ def test_what_needs_all_models_at_once_is_refused(tmp_path, change, told):
         fp.simulate(**(asked | change), store=tmp_path)
 
 
+def test_an_earlier_runs_models_are_not_written_over(tmp_path):
+    parties = federation(SIZES)
+    fp.simulate(PLUS, parties, CLASSIFIER, store=tmp_path, **ASKED)
+    before = (tmp_path / "parties.bin").read_bytes()
+    with pytest.raises(fp.SettingError, match=r"store must be an empty folder, got .* earlier run"):
+        fp.simulate(PLUS, parties, CLASSIFIER, store=tmp_path, **ASKED)
+    assert (tmp_path / "parties.bin").read_bytes() == before
+
+
 def test_a_hundred_thousand_parties_in_under_four_gigabytes(tmp_path):
     """Models of 3.1 GB in all, of which a run sees a hundred a round."""
     script = Path(__file__).parent / "large_run.py"

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedplus._check import require
 from fedplus._types import Array
 from fedplus.data.federation import Host
 from fedplus.simulation.engine import Inputs, Lane, Plan, keys_of_round, some_rounds
@@ -17,11 +18,16 @@ from fedplus.simulation.setup import Setup
 from fedplus.simulation.store import PartyStore
 
 
-def paged(setup: Setup, folder: Path) -> "Pages":
+def paged(setup: Setup, folder: Path, resume: bool) -> "Pages":
     """Pages of a store in that folder."""
+    path = folder / "parties.bin"
+    require(
+        resume or not path.exists(), "store", f"{path} of an earlier run", "an empty folder",
+        "Go on with that run (resume=True), or give another folder.",
+    )  # fmt: skip
     state, fields = setup.state, setup.runs[0][0].per_party
     first = {name: np.asarray(getattr(state, name)[0]) for name in fields}
-    return Pages(setup, PartyStore(folder / "parties.bin", setup.plan.parties, first))
+    return Pages(setup, PartyStore(path, setup.plan.parties, first))
 
 
 class Pages:

@@ -69,11 +69,17 @@ class Resumable:
         in_store = () if pages is None else setup.runs[0][0].per_party
         return cls(Path(folder), every, described(setup), pages, in_store)
 
-    def begin(self, state: Any, book: Recorder) -> tuple[int, Any]:
+    def begin(self, state: Any, book: Recorder, resume: bool) -> tuple[int, Any]:
         """Rounds done and the state then; from the start if there is no checkpoint yet."""
-        require(self.folder is not None, "checkpoint", "None", "the folder to resume from")
+        require(
+            not resume or self.folder is not None, "checkpoint", "None", "the folder to resume from"
+        )
         if self.folder is None or not any(self.folder.glob("round-*.safetensors")):
             return 0, state
+        require(
+            resume, "checkpoint", f"{newest(self.folder)} of an earlier run", "an empty folder",
+            "Go on with that run (resume=True), or give another folder.",
+        )  # fmt: skip
         path = newest(self.folder)
         found = load(path)
         require_same(found, self._settings, path)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from jax.sharding import Mesh
 
+from fedplus._check import require
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
 from fedplus.models import Model
@@ -26,6 +27,7 @@ from fedplus.simulation.resume import Resumable
 from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers
 from fedplus.simulation.setup import Setup, set_up
+from fedplus.simulation.validate import require_whole
 
 PAUSE = 0.5
 """Seconds that the program runs, more or less, before it lets Python look up."""
@@ -118,11 +120,14 @@ def sweep(
         paged=store is not None,
         **settings,
     )
-    pages = None if store is None else paged(setup, Path(store))
+    pages = None if store is None else paged(setup, Path(store), resume)
+    if evaluate_every is not None:
+        require_whole("evaluate_every", evaluate_every)
     every = evaluate_every or max(1, rounds // 20)
     book = Recorder(federation, model, path, objective, setup.plan.mesh)
     keeper = Resumable.of(checkpoint, checkpoint_every, setup, pages)
-    t, state = keeper.begin(setup.state, book) if resume else (0, setup.state)
+    t, state = keeper.begin(setup.state, book, resume)
+    require(t <= rounds, "rounds", rounds, f"at least {t}, the rounds that the checkpoint has done")
     said, budget = "", 1
     with shown(rounds, t, progress) as show, interruptible() as interrupt:
         while t < rounds:
