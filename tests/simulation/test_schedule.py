@@ -128,6 +128,13 @@ def test_stragglers_are_an_exact_share_and_do_less(share):
         np.testing.assert_array_equal(effort(key, cohort, Stragglers(share))[0], steps)
 
 
+def test_stragglers_do_what_their_own_distribution_says():
+    effort = Effort(jnp.array([6, 8, 10]), jnp.array([1, 2, 3]))
+    halves = Stragglers(1.0, units=lambda key, asked: asked // 2)
+    steps, _ = effort(jax.random.key(0), jnp.arange(3), halves)
+    assert steps.tolist() == [3, 8, 15]
+
+
 def test_a_straggler_does_any_smaller_number_as_often():
     effort = Effort(jnp.full(1000, 5), jnp.ones(1000, int))
     steps, _ = effort(jax.random.key(0), jnp.arange(1000), Stragglers(1.0))

@@ -164,10 +164,8 @@ class Effort(NamedTuple):
             return units * unit, None
         slot = jax.random.permutation(key, len(cohort))
         late = slot < round(stragglers.share * len(cohort))
-        fewer = jax.random.randint(
-            jax.random.fold_in(key, 1), cohort.shape, 1, jnp.maximum(units, 2)
-        )
-        units = jnp.where(late, jnp.minimum(fewer, units), units)
+        done = stragglers.units(jax.random.fold_in(key, 1), units)
+        units = jnp.where(late, jnp.minimum(done, units), units)
         return units * unit, ~late if stragglers.drop else None
 
 
