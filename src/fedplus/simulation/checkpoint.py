@@ -45,7 +45,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     }
     path = folder / f"round-{checkpoint.round:09d}.safetensors"
     write_atomically(path, to_bytes(arrays, {"fedplus": json.dumps(told)}))
-    for old in sorted(folder.glob("round-*.safetensors"))[:-KEEP]:
+    for old in saved_in(folder)[:-KEEP]:
         old.unlink()
     return path
 
@@ -75,9 +75,14 @@ def load(path: Path) -> Checkpoint:
     return Checkpoint(told["round"], told["settings"], arrays)
 
 
+def saved_in(folder: Path) -> list[Path]:
+    """The checkpoints of a folder, by round."""
+    return sorted(folder.glob("round-*.safetensors"))
+
+
 def newest(folder: Path) -> Path:
     """The checkpoint of a folder that has gone furthest."""
-    found = sorted(folder.glob("round-*.safetensors"))
+    found = saved_in(folder)
     if not found:
         raise SettingError(f"{folder} must hold a checkpoint, got none. Start without resume.")
     return found[-1]
@@ -134,5 +139,5 @@ def _digest(arrays: Mapping[str, Host]) -> str:
 
 
 def _others(path: Path) -> str:
-    others = [p.name for p in sorted(path.parent.glob("round-*.safetensors")) if p != path]
+    others = [p.name for p in saved_in(path.parent) if p != path]
     return f"The one before it is still there: {others[-1]}." if others else "There is no other."

@@ -20,6 +20,7 @@ from fedplus.simulation.checkpoint import (
     newest,
     require_same,
     save,
+    saved_in,
     to_arrays,
 )
 from fedplus.simulation.mesh import placed, to_host
@@ -67,14 +68,15 @@ class Resumable:
         if folder is None:
             return cls(None, None, {})
         in_store = () if pages is None else setup.runs[0][0].per_party
-        return cls(Path(folder), every, described(setup), pages, in_store)
+        settings = described(setup) | {"stored": pages is not None}
+        return cls(Path(folder), every, settings, pages, in_store)
 
     def begin(self, state: Any, book: Recorder, resume: bool) -> tuple[int, Any]:
         """Rounds done and the state then; from the start if there is no checkpoint yet."""
         require(
             not resume or self.folder is not None, "checkpoint", "None", "the folder to resume from"
         )
-        if self.folder is None or not any(self.folder.glob("round-*.safetensors")):
+        if self.folder is None or not saved_in(self.folder):
             return 0, state
         require(
             resume, "checkpoint", f"{newest(self.folder)} of an earlier run", "an empty folder",
@@ -149,7 +151,6 @@ def described(setup: Setup) -> dict[str, Any]:
         "stragglers": _stable(plan.stragglers),
         "faults": _stable(plan.faults),
         "each": plan.each,
-        "stored": plan.rows != plan.parties,
         "precision": str(setup.lane.w_first.dtype),
     }
 

@@ -79,8 +79,8 @@ def set_up(
     same = int(steps_of[0]) if stragglers is None and np.ptp(steps_of) == 0 else None
     runs = tuple((algorithm, int(seed)) for algorithm in algorithms for seed in seeds)
     lanes = [_lane(algorithm, seed, model) for algorithm, seed in runs]
-    # From a copy, since the program takes the state's memory over.
     rows = rows_of_a_page(who.size, n) if paged else n
+    # From a copy, since the program takes the state's memory over.
     states = [lane.algorithm.init(jnp.array(lane.w_first, copy=True), rows) for lane in lanes]
     train = federation.train
     how: Any = "vmap" if mesh else _chosen(each, lanes[0].w_first.size, effort)
