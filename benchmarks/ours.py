@@ -44,7 +44,7 @@ def main():
     asked = parser.parse_args()
     work = WORKLOADS[asked.workload]
     data = federation(work)
-    parties = fp.Federation.of(data, [(x[:20], y[:20]) for x, y in data], name=work.name)
+    parties = fp.Federation.from_arrays(data, [(x[:20], y[:20]) for x, y in data], name=work.name)
     model = models.logistic(784, 10)
     if work.model == "lstm":
         model = models.lstm(25, 300, hidden=HIDDEN)

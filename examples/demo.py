@@ -60,7 +60,7 @@ def federation(seed: int, validation: bool) -> fp.Federation:
         cut, end = (half - half // 5, half) if validation else (half, size)
         train.append((images[:cut], labels[:cut]))
         test.append((images[cut:end], labels[cut:end]))
-    return fp.Federation.of(train, test, name="digits")
+    return fp.Federation.from_arrays(train, test, name="digits")
 
 
 def main(validation: bool) -> None:

@@ -27,7 +27,7 @@ def federation(sizes=(30, 7, 45, 12, 20), seed=0, features=4, classes=3):
     for n in sizes:
         x = rng.normal(size=(n, features)) + rng.normal(size=features)
         parties.append((x, (x @ rule).argmax(1)))
-    return fp.Federation.of(parties, test_share=0.2, name="small")
+    return fp.Federation.from_arrays(parties, test_share=0.2, name="small")
 
 
 def plain_loss(params, x, y):

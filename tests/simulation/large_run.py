@@ -19,8 +19,8 @@ def main(folder):
     parties = [(x[4 * k : 4 * k + 4], y[4 * k : 4 * k + 4]) for k in range(PARTIES)]
     method = dataclasses.replace(presets.fedavg_plus(eta=0.01, sigma=1.0), over="active")
     run = fp.simulate(
-        method, fp.Federation.of(parties, test_share=0.25), models.logistic(784, 10), rounds=20,
-        cohort=100, steps=2, batch_size=3, evaluate_every=20, store=folder,
+        method, fp.Federation.from_arrays(parties, test_share=0.25), models.logistic(784, 10),
+        rounds=20, cohort=100, steps=2, batch_size=3, evaluate_every=20, store=folder,
     )  # fmt: skip
     assert run.evaluations["personal_score"].shape == (1, PARTIES)
     assert len(np.unique(run.figures["cohort"])) > 1900

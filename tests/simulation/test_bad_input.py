@@ -45,7 +45,7 @@ def test_settings(change, match):
 
 
 def simulated(data, model=CLASSIFIER):
-    return lambda: fp.simulate(METHOD, fp.Federation.of(data), model, rounds=1, steps=1)
+    return lambda: fp.simulate(METHOD, fp.Federation.from_arrays(data), model, rounds=1, steps=1)
 
 
 X, Y = np.ones((10, 4)), np.arange(10) % 3
@@ -76,7 +76,7 @@ def test_a_party_without_samples():
     told(
         simulated([(X, Y), none]), "train of party '1' must be at least one sample, got no samples"
     )
-    told(simulated([(X, Y), (X[:1], Y[:1])]), "party '1' must be larger to set 0.2 aside")
+    told(simulated([(X, Y), (X[:1], Y[:1])]), "party '1' must be of at least 2 samples")
 
 
 def test_arguments_in_the_wrong_places():
@@ -96,10 +96,13 @@ def test_data_that_is_no_federation():
     told(simulated([(X, Y), (np.ones((10, 3)), Y)]), "train of party '1' must be of the shapes")
     told(simulated([(np.full((10, 4), np.nan), Y)]), "train of party '0' must be finite")
     told(
-        lambda: fp.Federation.of([(X, Y), (X, Y)], names=["a", "a"]),
+        lambda: fp.Federation.from_arrays([(X, Y), (X, Y)], names=["a", "a"]),
         "names must be 2 different names",
     )
-    told(lambda: fp.Federation.of([(X, Y)], test_share=1.5), "test_share must be between 0 and 1")
+    told(
+        lambda: fp.Federation.from_arrays([(X, Y)], test_share=1.5),
+        "test_share must be between 0 and 1",
+    )
 
 
 def test_methods_of_different_kinds_in_one_sweep():

@@ -227,7 +227,7 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path):
         DivergedError, match=r"In round \d+ the models of 1 parties \('2'\)"
     ) as told:
         fp.simulate(
-            presets.local_sgd(eta=0.5), fp.Federation.of(data), model, rounds=300, steps=2,
+            presets.local_sgd(eta=0.5), fp.Federation.from_arrays(data), model, rounds=300, steps=2,
             batch_size=32, checkpoint=tmp_path, checkpoint_every=1,
         )  # fmt: skip
     assert "try a tenth of eta" in str(told.value)

@@ -157,7 +157,12 @@ def test_regression_scores_are_better_when_lower():
         lambda key: {"w": jnp.zeros(4)}, lambda p, x: x @ p["w"], REGRESSION, "least squares"
     )
     run = fp.simulate(
-        presets.fedavg(eta=0.1), fp.Federation.of(data), model, rounds=30, steps=5, batch_size=10
+        presets.fedavg(eta=0.1),
+        fp.Federation.from_arrays(data),
+        model,
+        rounds=30,
+        steps=5,
+        batch_size=10,
     )
     assert run.summary(at="best").mean <= run.summary().mean < 1e-2
     np.testing.assert_allclose(jax.tree.leaves(run.parameters())[0], truth, atol=0.05)

@@ -123,7 +123,7 @@ def test_a_bad_party_keeps_its_own_model():
 
 def test_bad_data_of_some_harms_the_robust_and_personal_ones_least():
     clean = federation((80,) * 9)
-    flipped = corrupt.corrupt(clean, BAD, corrupt.labels_flipped(3))
+    flipped = corrupt.corrupt(clean, BAD, corrupt.flip(3))
     scores = {}
     for name, method in {"fedavg": presets.fedavg(eta=0.1), **ROBUST}.items():
         run = fp.simulate(method, flipped, CLASSIFIER, **ASKED)
@@ -138,10 +138,10 @@ def test_each_corruption_by_its_definition():
     who = next(k for k in range(5) if len(np.unique(clean.train.party(k)[1])) > 1)
     x, y = clean.train.party(who)
     for how, check in {
-        corrupt.negated: lambda a, b: (a == -x).all() and (b == y).all(),
-        corrupt.noisy(2.0): lambda a, b: 1 < np.std(a - x) < 3 and (b == y).all(),
-        corrupt.labels_flipped(3): lambda a, b: (a == x).all() and (b == 2 - y).all(),
-        corrupt.labels_shuffled: lambda a, b: (
+        corrupt.negate: lambda a, b: (a == -x).all() and (b == y).all(),
+        corrupt.noise(2.0): lambda a, b: 1 < np.std(a - x) < 3 and (b == y).all(),
+        corrupt.flip(3): lambda a, b: (a == x).all() and (b == 2 - y).all(),
+        corrupt.shuffle: lambda a, b: (
             (a == x).all() and (b != y).any() and (np.sort(b) == np.sort(y)).all()
         ),
     }.items():
@@ -150,7 +150,7 @@ def test_each_corruption_by_its_definition():
         for k in set(range(5)) - {who}:
             np.testing.assert_array_equal(made.train.party(k)[0], clean.train.party(k)[0])
         np.testing.assert_array_equal(made.test.x, clean.test.x)
-    outlier = corrupt.corrupt(clean, [who], corrupt.negated, splits=("train", "test"))
+    outlier = corrupt.corrupt(clean, [who], corrupt.negate, splits=("train", "test"))
     np.testing.assert_array_equal(outlier.test.party(who)[0], -clean.test.party(who)[0])
 
 

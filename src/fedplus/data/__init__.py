@@ -1,6 +1,22 @@
-"""Federations."""
+"""Federations: by name, or of your own data."""
 
-from fedplus.data import corrupt
-from fedplus.data.federation import Federation, Split
+from fedplus.data import corrupt, partition
+from fedplus.data.federation import Federation
+from fedplus.data.files import DataError
+from fedplus.data.holdout import Splitting
+from fedplus.data.info import Info
+from fedplus.data.load import load
+from fedplus.data.sets import SETS
+from fedplus.data.split import Split
 
-__all__ = ["Federation", "Split", "corrupt"]
+__all__ = [
+    "SETS",
+    "DataError",
+    "Federation",
+    "Info",
+    "Split",
+    "Splitting",
+    "corrupt",
+    "load",
+    "partition",
+]

@@ -1,70 +1,35 @@
 """A federation: who the parties are, and what each of them holds."""
 
-import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Unpack
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
 from fedplus._check import SettingError, require
+from fedplus.data.holdout import Splitting, divided, parted
+from fedplus.data.info import Info
+from fedplus.data.partition import Partitioner
+from fedplus.data.split import Host, Pair, Split
 
-Pair = tuple[npt.ArrayLike, npt.ArrayLike]
-Host = np.ndarray[Any, np.dtype[Any]]
-ALIGNMENT = 64
-
-
-class Split(NamedTuple):
-    """Samples of all parties, one party's after the other's: no padding, however uneven they are.
-
-    Party k holds rows ``start[k] : start[k] + size[k]``.
-    """
-
-    x: Host
-    """(n, ...): inputs."""
-    y: Host
-    """(n, ...): labels."""
-    start: Host
-    """(N,)"""
-    size: Host
-    """(N,)"""
-
-    @classmethod
-    def of(cls, parties: Sequence[Pair]) -> "Split":
-        """Join the parties' (x, y)."""
-        xs = [np.asarray(x) for x, _ in parties]
-        ys = [np.asarray(y) for _, y in parties]
-        size = np.array([len(x) for x in xs], dtype=np.int32)
-        start = np.concatenate([[0], np.cumsum(size[:-1], dtype=np.int64)]).astype(np.int32)
-        return cls(_joined(xs), _joined(ys), start, size)
-
-    def party(self, k: int) -> tuple[Host, Host]:
-        """One party's inputs and labels."""
-        rows = slice(int(self.start[k]), int(self.start[k]) + int(self.size[k]))
-        return self.x[rows], self.y[rows]
-
-
-def on_device(array: Host) -> jax.Array:
-    """For JAX to compute with; on a CPU without a copy where the memory allows it."""
-    in_place = array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0 and array.size > 0
-    if in_place and array.flags.writeable and jax.default_backend() == "cpu":
-        return jnp.from_dlpack(array)
-    return jnp.asarray(array)
+Missing = Literal["refuse", "mean"]
 
 
 class Federation(NamedTuple):
     """Parties with data to learn from and data to be judged on.
 
-    Make one with ``Federation.of``, from what each party holds:
+    From what each party holds:
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> parties = [(rng.normal(size=(n, 3)), rng.integers(0, 2, n)) for n in (40, 7, 300)]
-    >>> federation = Federation.of(parties, test_share=0.2)
+    >>> federation = Federation.from_arrays(parties, test_share=0.2)
     >>> federation.parties, federation.train.size.tolist(), federation.test.size.tolist()
     (3, [32, 6, 240], [8, 1, 60])
+
+    All ways to make one take the settings of ``Splitting`` (``test_share``, ``validation_share``,
+    ``small``, ``least``, ``seed``, ``name``). ``fedplus.data.load`` has federations ready made.
     """
 
     name: str
@@ -73,6 +38,7 @@ class Federation(NamedTuple):
     validation: Split | None
     names: tuple[str, ...]
     """One a party."""
+    info: Info = Info()
 
     @property
     def parties(self) -> int:
@@ -80,64 +46,156 @@ class Federation(NamedTuple):
         return len(self.train.size)
 
     @classmethod
-    def of(
+    def from_arrays(
         cls, train: Sequence[Pair], test: Sequence[Pair] | None = None, *,
-        validation: Sequence[Pair] | None = None, test_share: float = 0.2,
-        validation_share: float = 0.0, names: Sequence[str] | None = None,
-        name: str = "federation", seed: int = 0,
+        validation: Sequence[Pair] | None = None, names: Sequence[str] | None = None,
+        **split: Unpack[Splitting],
     ) -> "Federation":  # fmt: skip
         """A federation of the parties' (x, y).
 
         Args:
             train: (x, y) of each party: inputs (n_k, ...) and labels (n_k, ...).
-            test: The same, to be judged on; by default a random ``test_share`` of each party's.
-            validation: The same, to choose settings on; by default a random ``validation_share``.
-            test_share: Share of each party's samples to set aside, at least one sample.
-            validation_share: Likewise; 0 sets none aside.
+            test: The same, to be judged on; by default a share of each party's ``train``.
+            validation: The same, to choose settings on; by default a share of ``train``.
             names: The parties' names; by default 0, 1, 2, ...
-            name: The federation's, for reports.
-            seed: Of the random shares.
+            **split: See ``Splitting``.
         """
-        require(len(train) > 0, "Federation.of train", "no parties", "(x, y) of at least one party")
-        names = tuple(names) if names is not None else tuple(map(str, range(len(train))))
+        require(len(train) > 0, "train", "no parties", "(x, y) of at least one party")
+        names = tuple(map(str, range(len(train)) if names is None else names))
         require(
-            len(names) == len(set(names)) == len(train), "Federation.of names", names,
+            len(names) == len(set(names)) == len(train), "names", names,
             f"{len(train)} different names, one a party",
         )  # fmt: skip
         for part, parties in (("train", train), ("test", test), ("validation", validation)):
             if parties is not None:
                 _require_pairs(parties, part, names)
-        rng = np.random.default_rng(seed)
-        if validation is None and validation_share:
-            train, validation = _set_aside(train, validation_share, "validation_share", names, rng)
+        whole = Split.of(train)
+        every = np.split(np.arange(len(whole.x)), whole.start[1:])
+        rows = dict(zip(names, every, strict=True))
         if test is None:
-            train, test = _set_aside(train, test_share, "test_share", names, rng)
-        held = None if validation is None else Split.of(validation)
-        return cls(name, Split.of(train), Split.of(test), held, names)
-
-
-def _set_aside(
-    parties: Sequence[Pair], share: float, name: str, names: Sequence[str],
-    rng: np.random.Generator,
-) -> tuple[list[Pair], list[Pair]]:  # fmt: skip
-    require(0 < share < 1, name, share, "between 0 and 1", "Or give the samples themselves.")
-    kept: list[Pair] = []
-    aside: list[Pair] = []
-    for who, (x, y) in zip(names, parties, strict=True):
-        x, y = np.asarray(x), np.asarray(y)
-        order, cut = rng.permutation(len(x)), max(1, round(share * len(x)))
+            require(
+                validation is None, "validation", "samples without test samples",
+                "given together with test", "Or ask for a validation_share.",
+            )  # fmt: skip
+            return cls.from_partition(whole.x, whole.y, rows, **split)
+        spare = {"test_share", "small", "least"} & set(split)
         require(
-            cut < len(x), f"party {who!r}", f"{len(x)} samples", f"larger to set {share:g} aside",
-            "Drop the party, or give its test samples yourself.",
+            not spare, "from_arrays", f"test samples and {', '.join(sorted(spare))}",
+            "given either test samples or a way to set some aside",
         )  # fmt: skip
-        kept.append((x[order[cut:]], y[order[cut:]]))
-        aside.append((x[order[:cut]], y[order[:cut]]))
-    return kept, aside
+        held = None if validation is None else Split.of(validation)
+        if share := split.get("validation_share"):
+            kept, aside = parted(whole.y, rows, share, (split.get("seed", 0), 1))
+            held = Split.taken(whole.x, whole.y, list(aside.values()))
+            whole = Split.taken(whole.x, whole.y, list(kept.values()))
+        return cls(split.get("name", "federation"), whole, Split.of(test), held, names)
+
+    @classmethod
+    def from_partition(
+        cls, x: npt.ArrayLike, y: npt.ArrayLike, how: Partitioner | Mapping[str, Host],
+        **split: Unpack[Splitting],
+    ) -> "Federation":  # fmt: skip
+        """A federation of one data set: see ``fedplus.data.partition`` for ways to deal it out.
+
+        Args:
+            x: (n, ...): inputs.
+            y: (n, ...): labels.
+            how: A partitioner, such as ``partition.dirichlet(20, alpha=0.1)``, or each party's rows.
+            **split: See ``Splitting``.
+        """
+        x, y = np.asarray(x), np.asarray(y)
+        _require_pairs([(x, y)], "data", ["the whole"])
+        rows = how(y, np.random.default_rng(split.get("seed", 0))) if callable(how) else how
+        train, test, validation = divided(y, rows, split)
+
+        def taken(part: dict[str, Host]) -> Split:
+            return Split.taken(x, y, list(part.values()))
+
+        return cls(
+            split.get("name", "federation"), taken(train), taken(test),
+            None if validation is None else taken(validation), tuple(map(str, train)),
+        )  # fmt: skip
+
+    @classmethod
+    def from_frame(
+        cls, frame: Any, *, party: str, target: str, regress: bool | None = None,
+        missing: Missing = "refuse", **split: Unpack[Splitting],
+    ) -> "Federation":  # fmt: skip
+        """A federation of a pandas or polars data frame, a row a sample.
+
+        Args:
+            frame: Its columns, beside the two below, are the inputs, and hold numbers.
+            party: Column that says whose sample it is.
+            target: Column to predict.
+            regress: Whether the target is a number to predict rather than a class; None: if any of
+                its numbers has a fraction.
+            missing: "mean": a missing input becomes the mean of the training samples' ones.
+            **split: See ``Splitting``.
+        """
+        from fedplus.data.tables import federation_of_frame
+
+        return federation_of_frame(frame, party, target, regress, missing, split)
+
+    @classmethod
+    def from_folder(
+        cls, path: str | os.PathLike[str], *, target: str = "y",
+        regress: bool | None = None, missing: Missing = "refuse", **split: Unpack[Splitting],
+    ) -> "Federation":  # fmt: skip
+        """A federation of a folder with one CSV, Parquet or npz file a party, named after it.
+
+        Args:
+            path: The folder. A CSV file has a header; an npz file holds arrays ``x`` and ``y``.
+            target: Column to predict.
+            regress: As in ``from_frame``.
+            missing: As in ``from_frame``.
+            **split: See ``Splitting``.
+        """
+        from fedplus.data.folders import federation_of_folder
+
+        return federation_of_folder(path, target, regress, missing, split)
+
+    @classmethod
+    def from_hf(
+        cls, dataset: Any, *, partition_by: Any, x: str | Sequence[str] | None = None,
+        y: str = "label", **split: Unpack[Splitting],
+    ) -> "Federation":  # fmt: skip
+        """A federation of a Hugging Face ``datasets.Dataset``.
+
+        Args:
+            dataset: In memory or memory-mapped; images, sequences and numbers become arrays.
+            partition_by: A column's name, or a partitioner of ``flwr_datasets``.
+            x: Column, or columns of numbers, with the inputs; by default all but ``y`` and
+                ``partition_by``.
+            y: Column with the labels.
+            **split: See ``Splitting``.
+        """
+        from fedplus.data.hugging_face import federation_of_dataset
+
+        return federation_of_dataset(dataset, partition_by, x, y, split)
+
+    def standardised(self) -> "Federation":
+        """Inputs less their mean, over their standard deviation, both of all training samples."""
+        x = self.train.x
+        mean, spread = x.mean(0), x.std(0)
+        spread = np.where(spread > 0, spread, 1)
+        return self.mapped(lambda x: (x - mean) / spread)
+
+    def mapped(self, function: Any) -> "Federation":
+        """The same function of the inputs of every split."""
+
+        def changed(split: Split) -> Split:
+            pair = (np.asarray(function(split.x)), split.y)
+            return Split.of([pair])._replace(start=split.start, size=split.size)
+
+        validation = None if self.validation is None else changed(self.validation)
+        return self._replace(
+            train=changed(self.train), test=changed(self.test), validation=validation
+        )
 
 
 def _require_pairs(parties: Sequence[Pair], part: str, names: Sequence[str]) -> None:
     require(
-        len(parties) == len(names), f"Federation.of {part}", f"{len(parties)} parties",
+        len(parties) == len(names), part, f"{len(parties)} parties",
         f"(x, y) of each of the {len(names)} parties",
     )  # fmt: skip
     first: tuple[tuple[int, ...], tuple[int, ...]] | None = None
@@ -163,23 +221,12 @@ def _require_pairs(parties: Sequence[Pair], part: str, names: Sequence[str]) -> 
             f"of the shapes that the other parties' have, {first}",
         )  # fmt: skip
         for what, array in (("inputs", x), ("labels", y)):
-            if np.issubdtype(array.dtype, np.floating):
+            require(
+                array.dtype.kind in "biuf", f"{part} of party {who!r}",
+                f"{what} of type {array.dtype}", "numbers",
+            )  # fmt: skip
+            if array.dtype.kind == "f":
                 require(
                     bool(np.isfinite(array).all()), f"{part} of party {who!r}",
                     f"NaN or Inf in its {what}", "finite",
                 )  # fmt: skip
-
-
-def _joined(arrays: Sequence[Host]) -> Host:
-    """One array in the precision that JAX computes in: float32 and int32, or 64 bits under x64.
-
-    It begins at a multiple of 64 bytes, so that JAX can use it in place on a CPU.
-    """
-    kind = np.result_type(*arrays)
-    kind = np.dtype(jax.dtypes.canonicalize_dtype(np.int32 if kind.kind == "b" else kind))
-    shape = (sum(map(len, arrays)), *arrays[0].shape[1:])
-    count = math.prod(shape)
-    memory = np.empty(count * kind.itemsize + ALIGNMENT, np.uint8)
-    first = -memory.ctypes.data % ALIGNMENT
-    whole = memory[first : first + count * kind.itemsize].view(kind).reshape(shape)
-    return np.concatenate(arrays, out=whole, casting="same_kind")

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from fedplus._check import SettingError
-from fedplus.data.federation import Host
+from fedplus.data.split import Host
 
 FORMAT = "fedplus-checkpoint-1"
 KEEP = 2

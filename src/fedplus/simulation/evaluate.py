@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from fedplus._types import Array, Matrix
-from fedplus.data.federation import Host, Split, on_device
+from fedplus.data.split import Host, Split, on_device
 from fedplus.models import Model
 from fedplus.simulation.engine import unravel_of
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from fedplus._check import require
 from fedplus.algorithm import AbstractAlgorithm
-from fedplus.data.federation import Federation, Host
+from fedplus.data.federation import Federation
+from fedplus.data.split import Host
 from fedplus.models import Model
 from fedplus.simulation.engine import unravel_of
 from fedplus.simulation.evaluate import Summary, in_blocks, judge, summary

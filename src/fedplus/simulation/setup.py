@@ -11,7 +11,8 @@ from jax.sharding import Mesh
 from fedplus._check import SettingError, require, require_number
 from fedplus._types import Array
 from fedplus.algorithm import AbstractAlgorithm
-from fedplus.data.federation import Federation, Host, on_device
+from fedplus.data.federation import Federation
+from fedplus.data.split import Host, on_device
 from fedplus.models import Model, ravel
 from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan
 from fedplus.simulation.faults import require_faults

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus.data.federation import Host
+from fedplus.data.split import Host
 
 ABSENT = -1
 """The slot of a party that has never trained."""

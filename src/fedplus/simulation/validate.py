@@ -7,7 +7,8 @@ import numpy as np
 
 from fedplus._check import SettingError, require
 from fedplus.algorithm import AbstractAlgorithm
-from fedplus.data.federation import Federation, Split
+from fedplus.data.federation import Federation
+from fedplus.data.split import Split
 from fedplus.models import BINARY, CLASSIFICATION, REGRESSION, Model
 
 
@@ -21,7 +22,7 @@ def require_kinds(algorithm: Any, federation: Any, model: Any) -> None:
     """Require arguments in the right places."""
     for name, value, kind, advice in (
         ("algorithm", algorithm, AbstractAlgorithm, "E.g. presets.fedavg(eta=0.02)."),
-        ("federation", federation, Federation, "Federation.of([(x, y), ...]) makes one."),
+        ("federation", federation, Federation, "Federation.from_arrays([(x, y), ...]) makes one."),
         ("model", model, Model, "E.g. models.logistic(784, 10)."),
     ):
         require(isinstance(value, kind), name, type(value).__name__, f"a {kind.__name__}", advice)

@@ -1,0 +1,5 @@
+"""``python -m fedplus``."""
+
+from fedplus.cli import main
+
+main()

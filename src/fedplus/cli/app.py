@@ -1,0 +1,53 @@
+"""``fedplus``: the commands, and how they end.
+
+Exit status: 0 done, 2 bad input (one line that says what to do), 1 anything else.
+"""
+
+import sys
+from typing import NoReturn
+
+import click
+import typer
+
+from fedplus._check import SettingError
+from fedplus.cli import data
+
+app = typer.Typer(
+    name="fedplus", no_args_is_help=True, rich_markup_mode=None, suggest_commands=False,
+    pretty_exceptions_enable=False,
+    help="Robust, personalised federated learning.",
+)  # fmt: skip
+app.add_typer(data.app, name="data")
+
+
+@app.callback()
+def _common(
+    debug: bool = typer.Option(False, "--debug", help="Show where in the code an error arose."),
+) -> None:
+    """Robust, personalised federated learning."""
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run a command and exit."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        app(args=given, standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
+    except (SettingError, click.ClickException) as error:
+        if "--debug" in given:
+            raise
+        said = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        if said:
+            print(f"fedplus: {' '.join(said.split())}", file=sys.stderr)
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        print("fedplus: stopped", file=sys.stderr)
+        sys.exit(1)
+    except Exception as error:
+        if "--debug" in given:
+            raise
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"fedplus: {told} (--debug before the command shows where)", file=sys.stderr)
+        sys.exit(1)
+    sys.exit(0)

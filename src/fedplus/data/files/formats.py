@@ -1,0 +1,72 @@
+"""Readers of the formats that the sets come in: idx, gzipped CSV, members of a zip, npz."""
+
+import csv
+import gzip
+import io
+import zipfile
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from fedplus.data.files.file import DataError
+from fedplus.data.split import Host
+
+IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+
+def read_idx(data: bytes, name: str) -> Host:
+    """An array in the format of MNIST: two zeros, a type, the number of axes, their lengths, data."""
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.decompress(data)
+    ok = len(data) >= 4 and data[:2] == b"\0\0" and data[2] in IDX_TYPES
+    if not ok:
+        raise DataError(f"{name} must be an idx file, got {data[:4]!r} at its beginning.")
+    axes = data[3]
+    shape = tuple(int(n) for n in np.frombuffer(data, ">u4", axes, 4))
+    kind = np.dtype(IDX_TYPES[data[2]])
+    body = len(data) - 4 - 4 * axes
+    if body != int(np.prod(shape)) * kind.itemsize:
+        raise DataError(f"{name} must hold {shape} numbers of type {kind}, got {body} bytes.")
+    flat = np.frombuffer(data, kind, offset=4 + 4 * axes)
+    return flat.reshape(shape).astype(kind.newbyteorder("="), copy=False)
+
+
+def idx(path: Path) -> Host:
+    """An idx file, gzipped or not."""
+    return read_idx(path.read_bytes(), path.name)
+
+
+def npz(path: Path) -> dict[str, Host]:
+    """The arrays of an npz file; objects are refused, for they would be unpickled."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def member(path: Path, name: str) -> IO[bytes]:
+    """One file of a zip archive, read in place: nothing is unpacked onto the disk."""
+    archive = zipfile.ZipFile(path)
+    try:
+        return archive.open(name)
+    except KeyError:
+        have = ", ".join(archive.namelist()[:5])
+        raise DataError(f"{path} must contain {name}, got {have}, ...") from None
+
+
+def csv_rows(path: Path, encoding: str = "utf-8", delimiter: str = ",") -> list[list[str]]:
+    """The rows of a CSV file, gzipped or not, the header among them."""
+    data = path.read_bytes()
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.decompress(data)
+    return list(csv.reader(io.StringIO(data.decode(encoding), newline=""), delimiter=delimiter))
+
+
+def columns(rows: list[list[str]]) -> dict[str, list[str]]:
+    """The columns of rows with a header."""
+    header, *body = rows
+    return dict(zip(header, map(list, zip(*body, strict=True)), strict=True))
+
+
+def numbers(texts: list[str]) -> Host:
+    """Floats; an empty text or ? is a missing number."""
+    return np.array([float(t) if t not in ("", "?") else np.nan for t in texts])

@@ -1,0 +1,104 @@
+"""Which of a party's samples are set aside to judge by, and what becomes of tiny parties."""
+
+from collections.abc import Mapping
+from typing import Literal, TypedDict
+
+import numpy as np
+
+from fedplus._check import require
+from fedplus.data.split import Host
+
+
+class Splitting(TypedDict, total=False):
+    """How samples are set aside, wherever a federation is made.
+
+    The test samples depend on the seed and the party alone, not on ``validation_share``: settings
+    chosen on validation samples have never seen a test sample.
+    """
+
+    test_share: float
+    """Of each party's samples, to be judged on; at least one. Stratified by class. 0.2."""
+    validation_share: float
+    """Of what then remains for training, to choose settings on; 0 sets none aside. 0."""
+    small: Literal["refuse", "merge", "drop"]
+    """What becomes of a party with fewer than ``least`` samples. "refuse"."""
+    least: int
+    """By default what it takes to have a sample of each kind."""
+    seed: int
+    name: str
+    """Of the federation, for reports."""
+
+
+def divided(
+    y: Host, rows: Mapping[str, Host], how: Splitting
+) -> tuple[dict[str, Host], dict[str, Host], dict[str, Host] | None]:
+    """Each party's rows for training, testing and (if asked for) validation."""
+    share, held = how.get("test_share", 0.2), how.get("validation_share", 0.0)
+    require(0 < share < 1, "test_share", share, "between 0 and 1", "Or give test samples yourself.")
+    require(0 <= held < 1, "validation_share", held, "in [0, 1)")
+    rows = _large_enough(rows, max(how.get("least", 0), 3 if held else 2), how.get("small"))
+    seed = how.get("seed", 0)
+    train, test = parted(y, rows, share, (seed, 0))
+    if not held:
+        return train, test, None
+    train, validation = parted(y, train, held, (seed, 1))
+    return train, test, validation
+
+
+def parted(
+    y: Host, rows: Mapping[str, Host], share: float, seed: tuple[int, ...]
+) -> tuple[dict[str, Host], dict[str, Host]]:
+    """Each party's rows that are kept, and those set aside; drawn party by party."""
+    kept, aside = {}, {}
+    for k, (who, mine) in enumerate(rows.items()):
+        kept[who], aside[who] = set_aside(mine, y, share, np.random.default_rng((*seed, k)))
+    return kept, aside
+
+
+def set_aside(rows: Host, y: Host, share: float, rng: np.random.Generator) -> tuple[Host, Host]:
+    """(kept, set aside): a random share, of every class its part to within one sample."""
+    n = len(rows)
+    cut = min(max(1, round(share * n)), n - 1)
+    order = rows[rng.permutation(n)]
+    if y.ndim == 1 and y.dtype.kind in "biu":
+        order = order[np.argsort(y[order], kind="stable")]
+    every = np.floor((np.arange(cut) + rng.random()) * n / cut).astype(np.intp)
+    aside = np.zeros(n, dtype=bool)
+    aside[every] = True
+    return order[~aside], order[aside]
+
+
+def _large_enough(rows: Mapping[str, Host], least: int, small: str | None) -> Mapping[str, Host]:
+    few = [who for who, mine in rows.items() if len(mine) < least]
+    if not few:
+        return rows
+    ways = ("refuse", "merge", "drop")
+    require(small in (None, *ways), "small", repr(small), f"one of {', '.join(ways)}")
+    shown = ", ".join(repr(who) for who in few[:3]) + (", ..." if len(few) > 3 else "")
+    require(
+        small in ("merge", "drop"), f"party {shown}", f"{len(rows[few[0]])} samples",
+        f"of at least {least} samples to set some aside",
+        'Pass small="merge" to join such parties, small="drop" to leave them out, or give their '
+        "test samples yourself.",
+    )  # fmt: skip
+    large = {who: mine for who, mine in rows.items() if len(mine) >= least}
+    if small == "merge":
+        large = _merged(large, {who: rows[who] for who in few}, least)
+    require(bool(large), "the federation", "no party", f"at least one party of {least} samples")
+    return large
+
+
+def _merged(large: dict[str, Host], few: dict[str, Host], least: int) -> dict[str, Host]:
+    """Small parties joined until they are large enough; what is left over joins the smallest."""
+    waiting: list[str] = []
+    for who in few:
+        waiting.append(who)
+        together = np.concatenate([few[w] for w in waiting])
+        if len(together) >= least:
+            large["+".join(waiting)] = together
+            waiting = []
+    if waiting and large:
+        host = min(large, key=lambda who: len(large[who]))
+        together = np.concatenate([large.pop(host), *(few[w] for w in waiting)])
+        large["+".join([host, *waiting])] = together
+    return large

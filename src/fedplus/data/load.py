@@ -1,0 +1,32 @@
+"""Federations by name."""
+
+import difflib
+from typing import Any
+
+from fedplus._check import SettingError
+from fedplus.data.federation import Federation
+from fedplus.data.sets import SETS, DataSet
+
+
+def named(name: str) -> DataSet:
+    """The data set of that name; a wrong one gets a suggestion."""
+    if name in SETS:
+        return SETS[name]
+    near = difflib.get_close_matches(str(name), SETS, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(SETS)}."
+    raise SettingError(f"data set must be one that fedplus knows, got {name!r}. {hint}")
+
+
+def load(name: str, *, seed: int = 0, **settings: Any) -> Federation:
+    """A federation by name.
+
+    Args:
+        name: See ``fedplus data list``, or docs/data.md.
+        seed: Of all that is random in it: the same seed gives the same federation everywhere.
+        **settings: The set's own, such as ``parties``; see its card.
+
+    >>> federation = load("digits-robust", seed=1, parties=20)
+    >>> federation.parties, federation.info.outliers
+    (20, ('18', '19'))
+    """
+    return named(name).load(seed, **settings)

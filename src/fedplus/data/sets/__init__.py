@@ -1,0 +1,43 @@
+"""The data sets that have a name: a new one is a module here and a line below."""
+
+from fedplus.data.sets import (
+    digits,
+    femnist,
+    femnist_standin,
+    heart_disease,
+    mnist,
+    mnist_variants,
+    mnist_writers,
+    parkinsons,
+    portfolio,
+    school,
+    sent140,
+    sent140_standin,
+    synthetic,
+    synthetic_regression,
+)
+from fedplus.data.sets.data_set import DataSet
+
+SETS: dict[str, DataSet] = {
+    one.name: one
+    for one in (
+        digits.ROBUST,
+        digits.PERSONAL,
+        synthetic_regression.SET,
+        mnist_variants.ROBUST,
+        mnist_variants.PERSONAL,
+        synthetic.SET,
+        mnist.SET,
+        femnist.SET,
+        femnist_standin.SET,
+        sent140.SET,
+        sent140_standin.SET,
+        portfolio.SET,
+        heart_disease.SET,
+        parkinsons.SET,
+        school.SET,
+        mnist_writers.SET,
+    )
+}
+
+__all__ = ["SETS", "DataSet"]

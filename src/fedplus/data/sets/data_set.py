@@ -1,0 +1,55 @@
+"""A data set that can be loaded by name."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from fedplus._check import require
+from fedplus.data.federation import Federation
+from fedplus.data.files import Source
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSet:
+    """Its name, how it is made, and what a reader has to know of it.
+
+    Args:
+        name: By which it is loaded.
+        make: (seed=..., settings) ↦ Federation, deterministic.
+        summary: One line.
+        source: Who published the data.
+        licence: Of the data.
+        differences: From the paper's set, or that the paper has none.
+        needs: Of each thing it needs, the sources that have it.
+        stand_in_for: The set it stands in for.
+    """
+
+    name: str
+    make: Callable[..., Federation]
+    summary: str
+    source: str
+    licence: str
+    differences: str
+    needs: tuple[tuple[Source, ...], ...] = ()
+    stand_in_for: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Names and defaults of what can be set beside the seed."""
+        given = inspect.signature(self.make).parameters
+        return {name: p.default for name, p in given.items() if name != "seed"}
+
+    def load(self, seed: int, **settings: Any) -> Federation:
+        """Make the federation, and say of it what is known."""
+        whole = isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0
+        require(whole, "seed", repr(seed), "a whole number ≥ 0")
+        for name in settings:
+            known = ", ".join(self.settings) or "none"
+            require(name in self.settings, f"setting of {self.name}", name, f"one of: {known}")
+        made = self.make(seed=seed, **settings)
+        info = dataclasses.replace(
+            made.info, summary=self.summary, source=self.source, licence=self.licence,
+            differences=self.differences, stand_in_for=self.stand_in_for,
+        )  # fmt: skip
+        return made._replace(name=self.name, info=info)

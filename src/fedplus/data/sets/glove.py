@@ -1,0 +1,75 @@
+"""GloVe's vectors of the words that a corpus uses."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from fedplus._check import require
+from fedplus.data.files import DataError, File, Source, obtain
+from fedplus.data.files.formats import member, npz
+from fedplus.data.files.prepared import prepared
+from fedplus.data.split import Host
+
+ARCHIVE = File(
+    "glove/glove.6B.zip",
+    "sha256:617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
+    (
+        "https://nlp.stanford.edu/data/glove.6B.zip",
+        "https://huggingface.co/stanfordnlp/glove/resolve/main/glove.6B.zip",
+    ),
+)
+SUBSETS = {
+    50: "9898f0c8ce8175c4ab67d2ccd6001d5429a3a1ceb214e3eff487c6d9ef018c83",
+    100: "80376c133281e9ec88b2a77a3670dac537b49d53391e4ce4b2ba36d94ec9aa9e",
+}
+SIZES = (50, 100, 200, 300)
+SOURCE = "GloVe 6B (Pennington, Socher and Manning 2014)"
+LICENCE = "PDDL 1.0"
+
+
+def sources(features: int, words: Iterable[str] = ()) -> tuple[Source, ...]:
+    """Where vectors of that many entries are: a subset that is there, else Stanford's archive."""
+    require(features in SIZES, "features", features, f"one of {', '.join(map(str, SIZES))}")
+    wanted = frozenset(words)
+    whole = Source((ARCHIVE,), lambda path: _from_archive(path, features, wanted))
+    if features not in SUBSETS:
+        return (whole,)
+    name = f"glove/glove_6B_{features}d_subset.npz"
+    return (Source((File(name, f"sha256:{SUBSETS[features]}"),), _from_subset), whole)
+
+
+def vectors(words: Iterable[str], features: int) -> tuple[list[str], Host]:
+    """Those of the words that GloVe knows, in alphabetical order, and their vectors."""
+    wanted = set(words)
+    known, table = obtain(sources(features, wanted))
+    place = {word: i for i, word in enumerate(known)}
+    kept = sorted(word for word in wanted if word in place)
+    return kept, table[[place[word] for word in kept]].astype(np.float32)
+
+
+def _from_subset(path: Path) -> tuple[list[str], Host]:
+    arrays = npz(path)
+    return arrays["words"].tobytes().decode("utf-8").split("\n"), arrays["vectors"]
+
+
+def _from_archive(path: Path, features: int, wanted: frozenset[str]) -> tuple[list[str], Host]:
+    """The text file of 400,000 lines is read once for a list of words, and then kept."""
+    listed = "\n".join(sorted(wanted)).encode()
+
+    def build() -> dict[str, Host]:
+        words, rows = [], []
+        with member(path, f"glove.6B.{features}d.txt") as lines:
+            for line in lines:
+                word, _, numbers = line.partition(b" ")
+                if word.decode("utf-8") in wanted:
+                    words.append(word)
+                    rows.append(np.array(numbers.split(), dtype=np.float32))
+        if not rows or any(len(row) != features for row in rows):
+            raise DataError(f"{path} must hold vectors of {features} numbers for these words.")
+        return {"words": np.frombuffer(b"\n".join(words), np.uint8), "vectors": np.stack(rows)}
+
+    name = f"glove-{features}d-{hashlib.sha256(listed).hexdigest()[:16]}"
+    arrays = prepared(name, build)
+    return arrays["words"].tobytes().decode("utf-8").split("\n"), arrays["vectors"]

@@ -1,0 +1,40 @@
+"""What ``femnist`` and its stand-in share: letters a to j, a few of them a party."""
+
+import numpy as np
+
+from fedplus._check import require
+from fedplus.data.federation import Federation
+from fedplus.data.info import Info
+from fedplus.data.partition import drawn, holders
+from fedplus.data.split import Host
+
+LETTERS = "abcdefghij"
+INFO = Info(classes=tuple(LETTERS), image=(28, 28))
+MOST = 4000
+"""Images of a letter that are used at most, as in FedProx's code."""
+
+
+def federation(
+    x: Host, y: Host, *, seed: int, parties: int, letters: int, test_share: float,
+    validation_share: float,
+) -> Federation:  # fmt: skip
+    """Sizes 5 + ⌊lognormal(4, 1)⌋, in equal parts over a party's letters; no image twice.
+
+    Where all parties together want more of a letter than there is, each gets its part of what there is.
+    """
+    require(1 <= letters <= 10, "letters", letters, "from 1 to 10")
+
+    def how(y: Host, rng: np.random.Generator) -> dict[str, Host]:
+        sizes = 5 + np.floor(rng.lognormal(4, 1, parties)).astype(np.int64)
+        wanted = np.zeros((parties, len(LETTERS)), dtype=np.int64)
+        for mine, held, size in zip(wanted, holders(parties, letters, 10), sizes, strict=True):
+            mine[held] = np.diff(np.arange(letters + 1) * size // letters)
+        there = np.minimum(np.bincount(y, minlength=10), MOST)
+        share = np.minimum(1, there / np.maximum(wanted.sum(0), 1))
+        return drawn(y, np.floor(wanted * share).astype(np.int64), rng)
+
+    made = Federation.from_partition(
+        x, y, how, seed=seed, test_share=test_share, validation_share=validation_share,
+        small="drop",
+    )  # fmt: skip
+    return made._replace(info=INFO)

@@ -1,0 +1,76 @@
+"""``mnist-writers``: MNIST by who wrote it, which QMNIST found out."""
+
+from pathlib import Path
+
+import numpy as np
+
+from fedplus.data.federation import Federation
+from fedplus.data.files import File, Source, obtain
+from fedplus.data.files.formats import idx, npz
+from fedplus.data.partition import by_column
+from fedplus.data.sets.data_set import DataSet
+from fedplus.data.sets.mnist_files import INFO, LICENCE, MNIST, SOURCE, images, standardised
+from fedplus.data.split import Host
+
+ADDRESS = "https://raw.githubusercontent.com/facebookresearch/qmnist"
+COMMIT = "94061367ec2e099ea18c553c75727ecf849ddb9b"
+
+
+def _file(name: str, sha256: str) -> File:
+    urls = tuple(f"{ADDRESS}/{version}/{name}" for version in (COMMIT, "master"))
+    return File(f"mnist/{name}", f"sha256:{sha256}", urls)
+
+
+def _read_qmnist(train: Path, test: Path) -> Host:
+    """The third column is the writer; QMNIST's first 10,000 test images are MNIST's."""
+    return np.concatenate([idx(train)[:60_000, 2], idx(test)[:10_000, 2]])
+
+
+def _read_npz(path: Path) -> Host:
+    arrays = npz(path)
+    return np.concatenate([arrays["train_writer"], arrays["test_writer"]])
+
+
+WRITERS = (
+    Source(
+        (
+            File(
+                "mnist/mnist_writers_from_qmnist.npz",
+                "sha256:e3f7806d6d477134bd37bf32295465005424046a914628510e3217bc24020cc4",
+            ),
+        ),
+        _read_npz,
+    ),
+    Source(
+        (
+            _file(
+                "qmnist-train-labels-idx2-int.gz",
+                "2c05dc77f6b916b38e455e97ab129a42a444f3dbef09b278a366f82904e0dd9f",
+            ),
+            _file(
+                "qmnist-test-labels-idx2-int.gz",
+                "9fbcbe594c3766fdf4f0b15c5165dc0d1e57ac604e01422608bb72c906030d06",
+            ),
+        ),
+        _read_qmnist,
+    ),
+)
+
+
+def make(
+    *, seed: int, least: int = 10, test_share: float = 0.2, validation_share: float = 0.0
+) -> Federation:
+    """A party a writer, named by NIST's number; those with fewer than ``least`` images are left out."""
+    (x, y), writer = images(), obtain(WRITERS)
+    federation = Federation.from_partition(
+        standardised(x), y, by_column(writer), seed=seed, least=least, small="drop",
+        test_share=test_share, validation_share=validation_share,
+    )  # fmt: skip
+    return federation._replace(info=INFO)
+
+
+SET = DataSet(
+    "mnist-writers", make, "MNIST by writer: real silos, a hundred images each",
+    f"{SOURCE}; writers from QMNIST (Yadav and Bottou 2019)", f"{LICENCE}; labels BSD",
+    "Not in the paper: a federation that is one by nature.", (MNIST, WRITERS),
+)  # fmt: skip

@@ -1,0 +1,72 @@
+"""``parkinsons``: voice recordings of 42 patients, each patient a party."""
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from fedplus._check import require
+from fedplus.data.federation import Federation
+from fedplus.data.files import File, Source, obtain
+from fedplus.data.files.formats import columns, csv_rows, numbers
+from fedplus.data.partition import by_column
+from fedplus.data.sets.data_set import DataSet
+from fedplus.data.split import Host
+
+SCORES = ("motor_UPDRS", "total_UPDRS")
+COMMIT = "deb237cac5ac21f2254f96077e53ec90f401a4c5"
+
+
+def _from_csv(path: Path, delimiter: str = ",") -> dict[str, Host]:
+    table = columns(csv_rows(path, delimiter=delimiter))
+    return {name: numbers(cells) for name, cells in table.items()}
+
+
+RECORDINGS = (
+    Source(
+        (
+            File(
+                "tabular/parkinsons_telemonitoring_42patients.csv.gz",
+                "sha256:5f3fe3a524b1ece8fad87741b36bdd47f77043517e3b04abd834570d9ac1f3f9",
+            ),
+        ),
+        _from_csv,
+    ),
+    Source(
+        (
+            File(
+                "parkinsons/parkinsons_updrs.data",
+                "sha256:52229b3075c2109a2c144f5584d88cc5ea99022a9a9eaa6d978b2e8e7c6bc501",
+                (
+                    "https://raw.githubusercontent.com/shikashyam/ParkinsonsTelemonitoring/"
+                    f"{COMMIT}/parkinsons_updrs.data",
+                ),
+            ),
+        ),
+        lambda path: _from_csv(path, "\t"),
+    ),
+)
+
+
+def make(
+    *, seed: int, target: Literal["motor_UPDRS", "total_UPDRS"] = "motor_UPDRS",
+    test_share: float = 0.2, validation_share: float = 0.0,
+) -> Federation:  # fmt: skip
+    """Y is the score that a physician gives; x the voice measures, age, sex and time, standardised."""
+    require(target in SCORES, "target", repr(target), " or ".join(SCORES))
+    table = dict(obtain(RECORDINGS))
+    patient = table.pop("subject#").astype(int)
+    y = table[target].astype(np.float32)
+    x = np.stack([table[name] for name in table if name not in SCORES], axis=1)
+    made = Federation.from_partition(
+        x.astype(np.float32), y, by_column(patient), seed=seed, test_share=test_share,
+        validation_share=validation_share,
+    )  # fmt: skip
+    return made.standardised()
+
+
+SET = DataSet(
+    "parkinsons", make, "voice recordings of 42 patients: how ill is the patient?",
+    "UCI Parkinsons Telemonitoring (Tsanas, Little, McSharry and Ramig 2009)", "CC BY 4.0",
+    "Not in the paper: a federation that is one by nature.", (RECORDINGS,),
+)  # fmt: skip

@@ -1,0 +1,74 @@
+"""``school``: exam scores of pupils of 139 London schools, each school a party."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedplus.data.federation import Federation
+from fedplus.data.files import File, Source, obtain
+from fedplus.data.files.formats import npz
+from fedplus.data.partition import by_column
+from fedplus.data.sets.data_set import DataSet
+from fedplus.data.split import Host
+
+COMMIT = "fb9751594983df020ddc4f7e4a40520ee7c37989"
+
+
+def _from_npz(path: Path) -> tuple[Host, Host, Host]:
+    arrays = npz(path)
+    return arrays["X"], arrays["y"], arrays["school"]
+
+
+def _from_mat(path: Path) -> tuple[Host, Host, Host]:
+    """MALSAR's file: cells X and Y with a school each; the bias column is the model's own matter."""
+    from scipy.io import loadmat
+
+    cells: Any = loadmat(path)
+    xs, ys = cells["X"].ravel(), cells["Y"].ravel()
+    school = np.repeat(np.arange(len(xs)), [len(x) for x in xs])
+    return np.concatenate(xs), np.concatenate([y.ravel() for y in ys]), school
+
+
+PUPILS = (
+    Source(
+        (
+            File(
+                "tabular/school_139schools.npz",
+                "sha256:682b0926f75c7913af39020dcbb3e4b9cbeb19a2a04e535ded2725c462b3bc7a",
+            ),
+        ),
+        _from_npz,
+    ),
+    Source(
+        (
+            File(
+                "school/school.mat",
+                "sha256:57fb3238fdd03a9aa17276e2ce18d9bbb5d128c3261e794fe6233b58b6909068",
+                tuple(
+                    f"https://raw.githubusercontent.com/jiayuzhou/MALSAR/{version}/data/school.mat"
+                    for version in (COMMIT, "master")
+                ),
+            ),
+        ),
+        _from_mat,
+    ),
+)
+
+
+def make(*, seed: int, test_share: float = 0.2, validation_share: float = 0.0) -> Federation:
+    """Y is a pupil's exam score; x says year, sex, group, ... in standardised numbers."""
+    x, y, school = obtain(PUPILS)
+    made = Federation.from_partition(
+        x.astype(np.float32), y.astype(np.float32), by_column(school), seed=seed,
+        test_share=test_share, validation_share=validation_share,
+    )  # fmt: skip
+    return made.standardised()
+
+
+SET = DataSet(
+    "school", make, "exam scores of pupils of 139 London schools",
+    "Inner London Education Authority (Mortimore et al. 1988; Goldstein 1991), in MALSAR",
+    "none stated; academic use", "Not in the paper: a federation that is one by nature.",
+    (PUPILS,),
+)  # fmt: skip
