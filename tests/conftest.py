@@ -1,4 +1,5 @@
 import os
+import tempfile
 
 import hypothesis
 import jax
@@ -21,3 +22,19 @@ def x64_throughout():
     """Float64 for a whole file, whose fixtures of the module's scope need it too."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache():
+    """Tests neither use nor fill the user's cache folder, and reach no network."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", folder)
+        patch.setenv("FEDPLUS_OFFLINE", "1")
+        yield
+
+
+@pytest.fixture
+def real_data():
+    """For tests on published files, which are not part of the project."""
+    if not os.environ.get("FEDPLUS_DATA"):
+        pytest.skip("FEDPLUS_DATA names no folder with the published files")

@@ -82,7 +82,7 @@ def text(federation: Federation, width: int = 100) -> str:
         )
         for label, said in lines(federation)
     ]
-    return "\n".join([head, *body])
+    return "\n".join([textwrap.fill(head, width), *body])
 
 
 def _splits(federation: Federation) -> dict[str, Any]:

@@ -90,7 +90,8 @@ def _from_parquet(path: Path) -> Table:
         table: Any = pyarrow.parquet.read_table(path)
     except (OSError, pyarrow.ArrowException) as error:
         raise SettingError(f"{path} must be a Parquet file, got an error: {error}.") from error
-    return {name: np.asarray(table[name].to_numpy()) for name in table.column_names}
+    names = [name for name in table.column_names if not name.startswith("__index_level_")]
+    return {name: np.asarray(table[name].to_numpy()) for name in names}  # pandas writes an index.
 
 
 def _joined(tables: dict[Path, Table], target: str) -> Table:

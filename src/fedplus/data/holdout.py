@@ -56,16 +56,19 @@ def parted(
 
 
 def set_aside(rows: Host, y: Host, share: float, rng: np.random.Generator) -> tuple[Host, Host]:
-    """(kept, set aside): a random share, of every class its part to within one sample."""
+    """(kept, set aside): a random share, of every class its part to within one sample.
+
+    Both keep the order that the rows came in.
+    """
     n = len(rows)
     cut = min(max(1, round(share * n)), n - 1)
-    order = rows[rng.permutation(n)]
+    order = rng.permutation(n)
     if y.ndim == 1 and y.dtype.kind in "biu":
-        order = order[np.argsort(y[order], kind="stable")]
+        order = order[np.argsort(y[rows[order]], kind="stable")]
     every = np.floor((np.arange(cut) + rng.random()) * n / cut).astype(np.intp)
     aside = np.zeros(n, dtype=bool)
-    aside[every] = True
-    return order[~aside], order[aside]
+    aside[order[every]] = True
+    return rows[~aside], rows[aside]
 
 
 def _large_enough(rows: Mapping[str, Host], least: int, small: str | None) -> Mapping[str, Host]:

@@ -122,8 +122,10 @@ def by_column(values: npt.ArrayLike) -> Partitioner:
 
 
 def holders(parties: int, classes: int, known: int) -> Host:
-    """(N, C): which party holds which class, ``classes`` each, going round."""
-    first = np.arange(parties)[:, None] * (classes if parties * classes <= known else 1)
+    """(N, C): which party holds which class, ``classes`` each, going round; all, if they can."""
+    few = parties * classes < known
+    step = classes if few else max(known / parties, 1)
+    first = np.floor(np.arange(parties) * step).astype(int)[:, None]
     held = np.zeros((parties, known), dtype=bool)
     np.put_along_axis(held, (first + np.arange(classes)) % known, True, axis=1)
     return held
@@ -136,7 +138,7 @@ def drawn(y: Host, wanted: Host, rng: np.random.Generator) -> dict[str, Host]:
         pool = rng.permutation(np.flatnonzero(y == label))
         for mine, rows in zip(parts, np.split(pool, np.cumsum(wanted[:, c])), strict=False):
             mine.append(rows)
-    return _named([np.concatenate(mine) for mine in parts])
+    return _named([rng.permutation(np.concatenate(mine)) for mine in parts])
 
 
 def require_parties(parties: int, samples: int, least: int = 1) -> None:

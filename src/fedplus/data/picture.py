@@ -1,11 +1,12 @@
 """A federation in one picture: sizes a party, classes a party, a few samples."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedplus._check import SettingError
+from fedplus._check import SettingError, require
 from fedplus.data.card import counts
 from fedplus.data.federation import Federation
 from fedplus.data.split import Host
@@ -24,6 +25,9 @@ def draw(federation: Federation, path: Path) -> Path:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise SettingError("A picture needs matplotlib. pip install fedplus[plot].") from error
+    kinds = ("png", "svg", "pdf")
+    require(path.suffix[1:] in kinds, "picture", str(path), f"a {', '.join(kinds)} file")
+    require(path.parent.is_dir(), "picture", str(path), "in a folder that is there")
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     sizes, classes, samples = figure.subplots(1, 3, width_ratios=(1, 1, 1.1))
     _sizes(sizes, federation)
@@ -58,8 +62,10 @@ def _sizes(panel: Any, federation: Federation) -> None:
     if size.max() > 20 * max(np.median(size), 1):
         panel.set_yscale("log")
     if unlike.any():
-        panel.legend(frameon=False)
+        panel.set_ylim(top=1.2 * size.max())
+        panel.legend(frameon=False, loc="upper right")
     panel.set(title="samples a party", xlabel=f"{len(size):,} parties, largest first")
+    _name_parties(panel, np.array(federation.names)[order])
 
 
 def _classes(panel: Any, federation: Federation) -> None:
@@ -73,10 +79,11 @@ def _classes(panel: Any, federation: Federation) -> None:
     else:
         panel.set_xlabel("party")
     share = held / held.sum(1, keepdims=True)
-    panel.imshow(share.T, aspect="auto", cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+    panel.imshow(share.T, aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
     names = federation.info.classes or tuple(map(str, range(held.shape[1])))
     panel.set_yticks(range(len(names)), names)
-    panel.set_title("share of each class (dark: all)")
+    panel.set_title(f"share of each class (darkest: {share.max():.0%})")
+    _name_parties(panel, federation.names)
     return None
 
 
@@ -85,9 +92,24 @@ def _ranges(panel: Any, federation: Federation) -> None:
     low, middle, high = (np.array([np.quantile(y, q) for y in labels]) for q in (0.1, 0.5, 0.9))
     unlike = np.isin(np.array(federation.names), federation.info.outliers)
     colours = np.where(unlike, RED, BLUE)
-    panel.vlines(np.arange(len(labels)), low, high, color=colours, linewidth=2)
-    panel.scatter(np.arange(len(labels)), middle, color=colours, s=10, zorder=3)
+    panel.vlines(
+        np.arange(len(labels)), low, high, color=colours, linewidth=min(2, 120 / len(labels))
+    )
+    panel.scatter(
+        np.arange(len(labels)), middle, color=colours, s=min(10, 600 / len(labels)), zorder=3
+    )
     panel.set(title="what is predicted: 10%, 50%, 90%", xlabel="party")
+    _name_parties(panel, federation.names)
+
+
+def _name_parties(panel: Any, names: Sequence[str]) -> None:
+    """By name where there is room, and where the names say something."""
+    if len(names) <= 12:
+        long = max(map(len, names)) > 2
+        panel.set_xticks(range(len(names)), names, rotation=30 if long else 0,
+                         ha="right" if long else "center", fontsize=8)  # fmt: skip
+        if long:
+            panel.set_xlabel("")
 
 
 def _samples(panel: Any, federation: Federation) -> None:
@@ -114,7 +136,7 @@ def _samples(panel: Any, federation: Federation) -> None:
     else:
         few = x[:: max(1, len(x) // 24)][:24].reshape(min(24, len(x)), -1)[:, :60]
         panel.imshow(few, aspect="auto", cmap="RdBu", vmin=-3, vmax=3, interpolation="nearest")
-        panel.set_title(f"24 samples, {few.shape[1]} of {x[0].size} inputs (red −, blue +)")
+        panel.set_title("inputs of 24 samples (red −, blue +)")
 
 
 def _grid(federation: Federation) -> Host:

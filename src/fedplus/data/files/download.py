@@ -19,7 +19,7 @@ PAUSE = 1.0
 """Seconds before the second try; twice that before the third."""
 TIMEOUT = 30.0
 """Seconds without a byte."""
-CHUNK = 1 << 18
+CHUNK = 1 << 16
 
 Show = Callable[[int, int | None], None]
 """(bytes so far, bytes in all if known)."""
@@ -59,20 +59,19 @@ def download(file: File, path: Path, show: bool | None = None) -> Path:
 
 
 def _one_try(file: File, url: str, path: Path, show: bool | None) -> Path:
+    """The bytes arrive first; pooch then checks them and moves them, or removes them if wrong."""
     import pooch
 
+    pooch.get_logger().setLevel("WARNING")
     fresh = path.with_name(path.name + ".new")
     part = path.with_name(path.name + ".part")
-
-    def into(url: str, output: str, _: Any) -> None:
-        with _bar(path.name, show) as say:
-            _arrive(url, part, say)
-        part.replace(output)  # Pooch checks it there, and removes it if it is wrong.
-
+    with _bar(path.name, show) as say:
+        _arrive(url, part, say)
     try:
         pooch.retrieve(
-            url, file.checksum or None, fname=fresh.name, path=str(path.parent), downloader=into
-        )
+            url, file.checksum or None, fname=fresh.name, path=str(path.parent),
+            downloader=lambda url, output, pooch: part.replace(output),
+        )  # fmt: skip
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
@@ -94,7 +93,7 @@ def _arrive(url: str, part: Path, say: Show) -> None:
         length = answer.headers.get("Content-Length")
         first = done if goes_on else 0
         total = first + int(length) if length else None
-        with part.open("ab" if goes_on else "wb") as out:
+        with part.open("ab" if goes_on else "wb", buffering=0) as out:
             _copy(answer, out, first, total, say)
         if total is not None and part.stat().st_size != total:
             raise OSError(f"{part.stat().st_size} of {total} bytes arrived")
@@ -109,7 +108,6 @@ def _copy(answer: Any, out: IO[bytes], first: int, total: int | None, say: Show)
     except Exception as error:  # urllib3 has many names for a connection that broke.
         raise OSError(f"the connection broke after {first} bytes ({_reason(error)})") from error
     finally:
-        out.flush()
         os.fsync(out.fileno())
 
 

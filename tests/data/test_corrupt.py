@@ -1,0 +1,95 @@
+"""Corruptions stack, are the same in all splits of a party, and concern that party alone."""
+
+import numpy as np
+import pytest
+
+import fedplus as fp
+from fedplus.data import Federation
+from fedplus.data.corrupt import corrupt, flip, negate, noise, relabel, shuffle
+
+RNG = np.random.default_rng(0)
+CLEAN = Federation.from_arrays(
+    [(RNG.normal(size=(200, 6)), RNG.integers(0, 5, 200)) for _ in range(4)],
+    validation_share=0.2, test_share=0.3,
+)  # fmt: skip
+ALL = ("train", "validation", "test")
+
+
+def parts(federation, k):
+    return {name: getattr(federation, name).party(k) for name in ALL}
+
+
+def test_they_stack_in_order():
+    made = corrupt(CLEAN, [2], noise(0.5), negate, flip(5), seed=7)
+    noisy = corrupt(CLEAN, [2], noise(0.5), seed=7)
+    assert np.array_equal(made.train.party(2)[0], -noisy.train.party(2)[0])
+    assert np.array_equal(made.train.party(2)[1], 4 - CLEAN.train.party(2)[1])
+
+
+def test_only_the_splits_and_parties_named_change():
+    made = corrupt(CLEAN, ["1"], negate, shuffle)
+    assert np.array_equal(made.test.x, CLEAN.test.x)
+    for k in (0, 2, 3):
+        assert np.array_equal(made.train.party(k)[0], CLEAN.train.party(k)[0])
+        assert np.array_equal(made.train.party(k)[1], CLEAN.train.party(k)[1])
+    assert not np.array_equal(made.validation.party(1)[0], CLEAN.validation.party(1)[0])
+
+
+def test_noisy_classes_are_a_partys_own_and_the_same_in_all_its_splits():
+    made = corrupt(CLEAN, CLEAN.names, noise(1.0, "laplace", classes=2), splits=ALL)
+    chosen = []
+    for k in range(4):
+        hit = set()
+        for name, (x, y) in parts(made, k).items():
+            changed = (x != parts(CLEAN, k)[name][0]).any(1)
+            hit |= set(y[changed].tolist())
+            assert not changed[~np.isin(y, sorted(hit))].any()
+            assert changed[np.isin(y, sorted(hit))].all()
+        assert len(hit) == 2
+        chosen.append(tuple(sorted(hit)))
+    assert len(set(chosen)) > 1
+
+
+@pytest.mark.parametrize(("law", "deviation"), [("normal", 2.0), ("laplace", 2.0 * 2**0.5)])
+def test_noise_has_the_law_and_the_scale(law, deviation):
+    x = np.zeros((2000, 50), dtype=np.float32)
+    made, _ = noise(2.0, law)(x, np.zeros(2000, int), np.random.default_rng(0))
+    assert abs(made.std() - deviation) < 0.02
+    kurtosis = ((made / made.std()) ** 4).mean()
+    assert abs(kurtosis - (3 if law == "normal" else 6)) < 0.3
+
+
+def test_relabel_is_one_permutation_in_all_splits_of_a_party():
+    made = corrupt(CLEAN, [0, 1], relabel(5), splits=ALL)
+    maps = []
+    for k in (0, 1):
+        pairs = {
+            (int(a), int(b))
+            for name in ALL
+            for a, b in zip(parts(CLEAN, k)[name][1], parts(made, k)[name][1], strict=True)
+        }
+        assert len(pairs) == 5
+        assert len({b for _, b in pairs}) == 5
+        maps.append(frozenset(pairs))
+    assert maps[0] != maps[1]
+
+
+def test_a_partys_noise_does_not_depend_on_who_else_is_corrupted():
+    alone = corrupt(CLEAN, [3], noise(1.0), seed=5)
+    among = corrupt(CLEAN, [0, 3, 1], noise(1.0), seed=5)
+    assert np.array_equal(alone.train.party(3)[0], among.train.party(3)[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: corrupt(CLEAN, [9], negate), "party must be a name, or a number from 0 to 3"),
+        (lambda: corrupt(CLEAN, ["x"], negate), "party must be the name of one"),
+        (lambda: corrupt(CLEAN, [0], negate, splits=("tests",)), "splits must be among train"),
+        (lambda: noise(-1.0), "noise's scale must be a finite number ≥ 0"),
+        (lambda: noise(1.0, "cauchy"), "noise's law must be normal or laplace"),
+    ],
+)
+def test_bad_input_is_one_line(call, match):
+    with pytest.raises(fp.SettingError, match=match):
+        call()

@@ -1,0 +1,312 @@
+"""The sets by what their sources publish and what the paper says of them."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+import fedplus as fp
+from fedplus.data import SETS, load
+from fedplus.data.card import counts
+from fedplus.data.sets import portfolio
+
+EMBEDDED = ["digits-robust", "digits-personal", "synthetic-regression", "synthetic"]
+HERE = [name for name in SETS if name not in ("femnist", "sent140")]
+"""Those whose files, or stand-ins for them, FEDPLUS_DATA has where the tests are usually run."""
+STANDARDISED = ("heart-disease", "parkinsons", "school")
+"""By the training samples, which are fewer when some are held out for validation."""
+
+
+def digest(federation):
+    """Of sizes, names, labels and inputs, so coarsely that a last bit does not matter."""
+    found = hashlib.sha256(repr(federation.names).encode())
+    for split in (federation.train, federation.test):
+        for array in (split.size.astype("<i4"), split.y.astype("<f2"), split.x.astype("<f2")):
+            found.update(np.ascontiguousarray(array + array.dtype.type(0)).tobytes())
+    return found.hexdigest()[:16]
+
+
+def whole(federation, k):
+    """All samples of a party."""
+    pairs = [federation.train.party(k), federation.test.party(k)]
+    return tuple(np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_every_set_comes_whole_and_again_the_same(name, request):
+    if name not in EMBEDDED:
+        request.getfixturevalue("real_data")
+    one = load(name, seed=3, validation_share=0.3)
+    other = load(name, seed=3)
+    assert one.name == name
+    assert len(set(one.names)) == one.parties == len(one.train.size)
+    assert np.array_equal(one.test.y, other.test.y)
+    if name not in STANDARDISED:
+        assert np.array_equal(one.test.x, other.test.x)
+    assert len(one.train.y) + len(one.validation.y) == len(other.train.y)
+    for split in (one.train, one.validation, one.test):
+        assert (split.size >= 1).all()
+        assert np.isfinite(split.x).all()
+        assert np.isfinite(split.y).all()
+    assert one.info.source
+    assert one.info.licence
+    assert one.info.differences
+    assert digest(other) == digest(load(name, seed=3))
+    if name not in ("portfolio",):
+        assert digest(other) != digest(load(name, seed=4))
+
+
+GOLDEN = {
+    "digits-robust": "f6d44825412b6553",
+    "digits-personal": "a50a08b5cedd3c41",
+    "synthetic-regression": "121732a308827fa0",
+    "mnist-robust": "e6ae1df07a106e28",
+    "mnist-personal": "31678acee0b3cc78",
+    "synthetic": "2736d43f7aacdd35",
+    "mnist": "920a980af8cf1f2e",
+    "femnist-standin": "6e29fa978c61800b",
+    "sent140-standin": "2baf9d44a369df01",
+    "portfolio": "d1cfacca0d80b298",
+    "heart-disease": "5943aa08cd4c1f94",
+    "parkinsons": "67ad71236fa74975",
+    "school": "de098ced0acfa205",
+    "mnist-writers": "1cab4829cc0ecf97",
+}
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_the_same_seed_gives_the_same_federation_on_every_machine(name, request):
+    if name not in EMBEDDED:
+        request.getfixturevalue("real_data")
+    assert digest(load(name, seed=0)) == GOLDEN[name]
+
+
+@pytest.mark.parametrize("name", ["digits-robust", "digits-personal"])
+def test_digits_are_all_there_once_and_the_last_parties_hold_negatives(name):
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    made = load(name, parties=20, seed=5)
+    held = counts(made)
+    assert np.ptp(held.sum(1)) <= 1
+    assert np.array_equal(held.sum(0), np.bincount(labels))
+    assert made.info.outliers == ("18", "19")
+    if name == "digits-personal":
+        return
+    known = {np.rint(i).astype(int).tobytes() for i in images}
+    for k in range(20):
+        x, _ = whole(made, k)
+        sign = -1 if made.names[k] in made.info.outliers else 1
+        back = np.rint(sign * x * images.std() + images.mean()).astype(int)
+        assert {row.tobytes() for row in back} <= known
+
+
+def test_every_party_of_the_personal_variant_has_two_noisy_classes_of_its_own():
+    robust, personal = load("digits-robust", seed=2), load("digits-personal", seed=2, scale=0.5)
+    chosen = []
+    for k in range(10):
+        (a, y), (b, _) = whole(robust, k), whole(personal, k)
+        changed = (a != b).any(1)
+        noisy = np.unique(y[changed])
+        assert len(noisy) == 2
+        assert np.array_equal(changed, np.isin(y, noisy))
+        assert abs((b - a)[changed].std() - 0.5 * 2**0.5) < 0.05
+        chosen.append(tuple(noisy))
+    assert len(set(chosen)) > 3
+
+
+@pytest.mark.parametrize(("parties", "outliers"), [(10, 1), (50, 10), (20, 2)])
+def test_the_papers_share_of_outliers(parties, outliers):
+    made = load("digits-robust", parties=parties)
+    assert len(made.info.outliers) == outliers
+    assert load("digits-robust", parties=parties, outliers=0.0).info.outliers == ()
+
+
+def test_synthetic_regression_follows_the_model_it_names():
+    """w_k within Laplacian noise of w̄ for all but the last; Σ, μ and noise by their variances."""
+    made = load("synthetic-regression", samples=4000, features=100, parties=4, seed=1)
+    fitted, means, spreads, errors = [], [], [], []
+    for k in range(4):
+        x, y = whole(made, k)
+        w, *_ = np.linalg.lstsq(x.astype(float), y.astype(float), rcond=None)
+        fitted.append(w)
+        errors.append(np.var(y - x @ w))
+        means.append(x.mean(0))
+        spreads.append(x.var(0))
+    between = fitted[0] - fitted[1]
+    assert abs(np.abs(between).mean() / (1.5 * 0.5) - 1) < 0.25  # Of two Laplacians: 1.5 b.
+    assert abs(np.var(fitted[0]) / 5 - 1) < 0.5
+    assert abs(np.var(fitted[3]) / 50 - 1) < 0.5
+    assert np.corrcoef(fitted[0], fitted[3])[0, 1] < 0.3 < 0.9 < np.corrcoef(fitted[:2])[0, 1]
+    assert np.allclose(errors, 2, rtol=0.15)
+    assert abs(np.var(means) / 0.5 - 1) < 0.2
+    expected = np.array([(1 + (j - 1) % 50) ** -1.1 for j in range(1, 101)])
+    assert np.allclose(np.mean(spreads, 0), expected, rtol=0.1)
+    assert made.info.outliers == ("3",)
+    default = load("synthetic-regression")
+    assert (default.parties, default.train.x.shape) == (10, (500, 1000))
+
+
+def test_synthetic_labels_do_not_depend_on_zeta():
+    """D10: ζ moves all logits of a party alike."""
+    one, other = load("synthetic", zeta=0.0), load("synthetic", zeta=1e6)
+    assert np.array_equal(one.train.y, other.train.y)
+    assert np.array_equal(one.train.x, other.train.x)
+
+
+def test_synthetic_with_fedproxs_reading_is_nearly_single_class():
+    """FACTS: with a stable argmax about 22 of 30 parties are single-class, mean majority 0.966."""
+    single, majority = [], []
+    for seed in range(5):
+        held = counts(load("synthetic", seed=seed, reading="deviation"))
+        single.append(((held > 0).sum(1) == 1).sum())
+        majority.append((held.max(1) / held.sum(1)).mean())
+    assert 18 <= np.mean(single) <= 26
+    assert abs(np.mean(majority) - 0.966) < 0.02
+
+
+def test_synthetic_sizes_and_inputs():
+    sizes = np.concatenate([
+        (f := load("synthetic", seed=s)).train.size + f.test.size for s in range(20)
+    ])  # fmt: skip
+    assert sizes.min() >= 50
+    logs = np.log(sizes[sizes > 51] - 50)
+    assert abs(np.median(logs) - 4) < 0.3
+    made = load("synthetic", parties=200, beta=4.0)
+    big = np.argsort(-made.train.size)[:20]
+    variances = np.mean([made.train.party(k)[0].var(0) for k in big], 0)
+    assert np.allclose(variances, np.arange(1, 61) ** -1.2, rtol=0.15)
+    centres = [made.train.party(k)[0].mean() for k in range(200)]
+    assert abs(np.var(centres) - 4) < 1.2
+
+
+@pytest.mark.usefixtures("real_data")
+def test_mnist_over_a_thousand_parties_one_digit_each():
+    made = load("mnist", seed=0)
+    held = counts(made)
+    assert made.parties == 1000
+    assert held.sum() == 70_000
+    assert ((held > 0).sum(1) == 1).all()
+    published = [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]
+    assert held.sum(0).tolist() == published
+    sizes = held.sum(1)
+    assert sizes.min() >= 10
+    assert sizes.max() > 10 * sizes.mean()
+    two = counts(load("mnist", digits=2))
+    assert ((two > 0).sum(1) == 2).all()
+    assert np.allclose(made.train.x.mean(0), 0, atol=0.1)
+
+
+@pytest.mark.usefixtures("real_data")
+@pytest.mark.parametrize("parties", [10, 50])
+def test_mnist_robust_deals_out_equally_and_turns_images_round(parties):
+    made = load("mnist-robust", parties=parties)
+    assert (made.train.size == 30_000 // parties).all()
+    assert (made.test.size == 30_000 // parties).all()
+    unlike = [made.names.index(name) for name in made.info.outliers]
+    assert len(unlike) == {10: 1, 50: 10}[parties]
+    darkest = (0 - 0.1307) / 0.3081
+    for k in range(parties):
+        x, _ = made.train.party(k)
+        assert (x.max() if k in unlike else x.min()) == pytest.approx(
+            abs(darkest) if k in unlike else darkest, abs=1e-5
+        )
+    like = np.concatenate([made.train.party(k)[0] for k in range(parties) if k not in unlike])
+    assert abs(like.mean()) < 0.01
+    assert abs(like.std() - 1) < 0.01
+
+
+@pytest.mark.usefixtures("real_data")
+def test_mnist_writers_are_disjoint_and_as_many_as_qmnist_says():
+    """539 writers of the training images, 297 others of the test images; two have too few."""
+    every = load("mnist-writers", least=2)
+    assert every.parties == 836
+    assert len(every.train.y) + len(every.test.y) == 70_000
+    made = load("mnist-writers")
+    assert made.parties == 834
+    assert (made.train.size + made.test.size).min() >= 10
+
+
+@pytest.mark.usefixtures("real_data")
+def test_hospitals_patients_and_schools_as_published():
+    heart = load("heart-disease")
+    sizes = dict(zip(heart.names, (heart.train.size + heart.test.size).tolist(), strict=True))
+    assert sizes == {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va_long_beach": 200}
+    ill = dict(zip(heart.names, counts(heart)[:, 1].tolist(), strict=True))
+    assert ill == {"cleveland": 139, "hungarian": 106, "switzerland": 115, "va_long_beach": 149}
+    parkinsons = load("parkinsons")
+    assert parkinsons.parties == 42
+    assert len(parkinsons.train.y) + len(parkinsons.test.y) == 5875
+    motor = np.concatenate([parkinsons.train.y, parkinsons.test.y])
+    assert motor.mean() == pytest.approx(21.296, abs=1e-3)
+    assert motor.min() == pytest.approx(5.0377)
+    assert load("parkinsons", target="total_UPDRS").train.y.max() > motor.max()
+    school = load("school")
+    assert school.parties == 139
+    assert len(school.train.y) + len(school.test.y) == 15_362
+    assert school.train.x.shape[1] == 28
+    assert (school.train.size + school.test.size).max() == 251
+
+
+@pytest.mark.usefixtures("real_data")
+def test_the_stand_ins_say_that_they_are():
+    letters, tweets = load("femnist-standin"), load("sent140-standin")
+    assert letters.info.stand_in_for == "femnist"
+    assert letters.parties == 200
+    assert ((counts(letters) > 0).sum(1) <= 5).all()
+    assert set(np.unique(letters.train.x)) == {0.0, 1.0}
+    rows = np.concatenate([letters.train.x, letters.test.x])
+    assert rows.shape[1] == 784
+    assert tweets.info.stand_in_for == "sent140"
+    assert tweets.parties == 837
+    assert len(tweets.train.y) + len(tweets.test.y) == 3117
+    assert tweets.info.embedding.shape == (len(tweets.info.words), 50)
+    known = (tweets.train.x > 1).sum() / (tweets.train.x > 0).sum()
+    assert known > 0.9
+    for name, one in SETS.items():
+        assert ("standin" in name) == bool(one.stand_in_for)
+
+
+@pytest.mark.usefixtures("real_data")
+def test_each_partys_stocks_are_of_its_sector():
+    from fedplus.data.files.formats import npz
+    from fedplus.data.files.place import given
+
+    arrays = npz(given() / "finance/sp500_daily_ohlcv_2013_2018.npz")
+    sector = dict(zip(arrays["tickers"].tolist(), arrays["sectors"].tolist(), strict=True))
+    jumps = set(arrays["tickers"][arrays["unadjusted_jump"]].tolist())
+    for names in portfolio.SECTORS.values():
+        stocks = names.split()
+        assert len(stocks) == len(set(stocks)) == 12
+        assert len({sector[stock] for stock in stocks}) == 1
+        assert not jumps & set(stocks)
+    made = load("portfolio")
+    assert made.parties == 10
+    assert len(made.train.y) + len(made.test.y) == 10 * (1259 - 31)
+    assert 0.5 < made.train.y.min() < made.train.y.max() < 1.5
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: load("mnst"), r"got 'mnst'\. Did you mean mnist\?"),
+        (lambda: load("zzz"), "Known: digits-robust, digits-personal"),
+        (lambda: load("digits-robust", partys=3), "must be one of: parties, outliers, test_share"),
+        (lambda: load("digits-robust", seed=-1), "seed must be a whole number ≥ 0, got -1"),
+        (lambda: load("digits-robust", seed=1.5), "seed must be a whole number"),
+        (lambda: load("digits-robust", parties=0), "parties must be a whole number from 1"),
+        (lambda: load("digits-robust", parties=1500), "must be of at least 2 samples"),
+        (
+            lambda: load("digits-robust", outliers=2.0),
+            r"outliers must be a finite number in \[0, 1\]",
+        ),
+        (lambda: load("digits-robust", test_share=1.0), "test_share must be between 0 and 1"),
+        (lambda: load("digits-personal", scale=-1), "noise's scale must be"),
+        (lambda: load("synthetic", reading="sd"), "reading must be variance or deviation"),
+        (lambda: load("synthetic-regression", parties=1), "parties must be at least 2"),
+    ],
+)
+def test_bad_settings_are_one_line(call, match):
+    with pytest.raises(fp.SettingError, match=match) as error:
+        call()
+    assert "\n" not in str(error.value)
