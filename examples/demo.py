@@ -14,7 +14,6 @@ import time
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from sklearn.datasets import load_digits
 
 import fedplus as fp
 from fedplus import models, presets
@@ -49,18 +48,11 @@ def federation(seed: int, validation: bool) -> fp.Federation:
 
     With ``validation`` a fifth of the training images is what judges; the test images play no part.
     """
-    digits = load_digits()
-    x = (digits.data - digits.data.mean()) / digits.data.std()
-    size = len(x) // PARTIES
-    order = np.random.default_rng(seed).permutation(len(x))[: size * PARTIES].reshape(PARTIES, size)
-    train, test = [], []
-    for k, mine in enumerate(order):
-        images = -x[mine] if k == PARTIES - 1 else x[mine]  # the party unlike the rest
-        labels, half = digits.target[mine], size // 2
-        cut, end = (half - half // 5, half) if validation else (half, size)
-        train.append((images[:cut], labels[:cut]))
-        test.append((images[cut:end], labels[cut:end]))
-    return fp.Federation.from_arrays(train, test, name="digits")
+    if not validation:
+        return fp.data.load("digits-robust", seed=seed, parties=PARTIES)
+    held = fp.data.load("digits-robust", seed=seed, parties=PARTIES, validation_share=0.2)
+    assert held.validation is not None
+    return held._replace(test=held.validation)
 
 
 def main(validation: bool) -> None:

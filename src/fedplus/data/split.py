@@ -53,11 +53,21 @@ class Split(NamedTuple):
 
 
 def on_device(array: Host) -> jax.Array:
-    """For JAX to compute with; on a CPU without a copy where the memory allows it."""
-    in_place = array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0 and array.size > 0
-    if in_place and array.flags.writeable and jax.default_backend() == "cpu":
-        return jnp.from_dlpack(array)
-    return jnp.asarray(array)
+    """For JAX to compute with; on a CPU without a copy where the memory allows it.
+
+    Always committed to the device, or never: of two runs on data of the same shape the second would
+    else compile everything anew.
+    """
+    if jax.default_backend() != "cpu" or array.size == 0:
+        return jnp.asarray(array)
+    kind = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))
+    flags = array.flags
+    aligned = flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0
+    if not (aligned and flags.writeable and kind == array.dtype):
+        copy = _empty(array.shape, kind)
+        copy[...] = array
+        array = copy
+    return jnp.from_dlpack(array)
 
 
 def _places(sizes: Sequence[int]) -> tuple[Host, Host]:
@@ -67,24 +77,26 @@ def _places(sizes: Sequence[int]) -> tuple[Host, Host]:
 
 
 def _joined(arrays: Sequence[Host]) -> Host:
-    whole = _empty((sum(map(len, arrays)), *arrays[0].shape[1:]), np.result_type(*arrays))
+    kind = _computed_in(np.result_type(*arrays))
+    whole = _empty((sum(map(len, arrays)), *arrays[0].shape[1:]), kind)
     return np.concatenate(arrays, out=whole, casting="same_kind")
 
 
 def _taken(array: Host, rows: Host) -> Host:
-    whole = _empty((len(rows), *array.shape[1:]), array.dtype)
+    whole = _empty((len(rows), *array.shape[1:]), _computed_in(array.dtype))
     if whole.dtype == array.dtype:
         return np.take(array, rows, axis=0, out=whole, mode="clip")  # "raise" would buffer.
     whole[...] = array[rows]
     return whole
 
 
-def _empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Host:
-    """An array in the precision that JAX computes in: float32 and int32, or 64 bits under x64.
+def _computed_in(kind: np.dtype[Any]) -> np.dtype[Any]:
+    """The precision that JAX computes in: float32 and int32, or 64 bits under x64."""
+    return np.dtype(jax.dtypes.canonicalize_dtype(np.int32 if kind.kind == "b" else kind))
 
-    It begins at a multiple of 64 bytes, so that JAX can use it in place on a CPU.
-    """
-    kind = np.dtype(jax.dtypes.canonicalize_dtype(np.int32 if kind.kind == "b" else kind))
+
+def _empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Host:
+    """It begins at a multiple of 64 bytes, so that JAX can use it in place on a CPU."""
     count = math.prod(shape)
     memory = np.empty(count * kind.itemsize + ALIGNMENT, np.uint8)
     first = -memory.ctypes.data % ALIGNMENT
