@@ -1,6 +1,8 @@
 """The sets by what their sources publish and what the paper says of them."""
 
 import hashlib
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,6 +81,16 @@ def test_the_same_seed_gives_the_same_federation_on_every_machine(name, request)
     if name not in EMBEDDED:
         request.getfixturevalue("real_data")
     assert digest(load(name, seed=0)) == GOLDEN[name]
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_its_card_in_the_docs_is_true(name, request):
+    if name not in EMBEDDED:
+        request.getfixturevalue("real_data")
+    docs = Path(__file__).parents[2] / "docs"
+    card = runpy.run_path(str(docs / "cards.py"))["card"]
+    assert card(name) in (docs / "data-cards.md").read_text(encoding="utf-8")
+    assert (docs / "pictures" / f"{name}.png").is_file()
 
 
 @pytest.mark.parametrize("name", ["digits-robust", "digits-personal"])

@@ -65,7 +65,7 @@ def _sizes(panel: Any, federation: Federation) -> None:
         panel.set_ylim(top=1.2 * size.max())
         panel.legend(frameon=False, loc="upper right")
     panel.set(title="samples a party", xlabel=f"{len(size):,} parties, largest first")
-    _name_parties(panel, np.array(federation.names)[order])
+    _name_parties(panel, [federation.names[k] for k in order])
 
 
 def _classes(panel: Any, federation: Federation) -> None:
