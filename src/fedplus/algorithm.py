@@ -41,6 +41,8 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
 
     per_party: ClassVar[tuple[str, ...]]
     """The fields of the state that hold a row for each party."""
+    compares: ClassVar[bool] = False
+    """Whether its parties compare models on validation samples (``Work.held``)."""
 
     @abstractmethod
     def init(self, w_global: Vector, parties: int) -> StateT:
@@ -63,6 +65,26 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
     @abstractmethod
     def w_global(self, state: StateT) -> Vector:
         """(d,): the model that the server would hand to a party that is new."""
+
+
+class AbstractAdapting(ABC):
+    """Of a method whose parties take a step of their own before a model is used, and judged."""
+
+    @abstractmethod
+    def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
+        """(K, d): the models that parties use, made of ``models`` with minibatches of their own."""
+
+
+def settled(
+    aggregate: AbstractAggregator, received: Received, w_global: Vector
+) -> tuple[Aggregate, Array]:
+    """The aggregate, w̃ as it was if nothing arrived, and how many models it leaves out."""
+    models, weights = received
+    if weights is None:
+        return aggregate(models, start=w_global), jnp.array(0)
+    some = weights.any()
+    result = aggregate(models, jnp.where(some, weights, 1), start=w_global)
+    return result._replace(w=jnp.where(some, result.w, w_global)), jnp.sum(weights == 0)
 
 
 @final
@@ -127,11 +149,7 @@ class FedPlus(AbstractAlgorithm[State]):
             received = Received.of(work, w_local, jnp.arange(parties), None, state.w_global)
         else:
             received = Received.of(work, solved, work.cohort, work.present, state.w_global)
-        result = aggregate(*received, start=state.w_global)  # l. 10
-        dropped = jnp.array(0)
-        if received.weights is not None:
-            result = result._replace(w=jnp.where(received.weights.any(), result.w, state.w_global))
-            dropped = jnp.sum(received.weights == 0)
+        result, dropped = settled(aggregate, received, state.w_global)  # l. 10
         return State(result.w, w_local), Outcome(result, solved, diverged, dropped)
 
     @override

@@ -31,6 +31,8 @@ class Shaped(NamedTuple):
     grad: Callable[[Params, Batch], Params]
     """(parameters, batch) ↦ gradient, in the same shapes."""
     unravel: Callable[[Vector], Params]
+    loss: Callable[[Params, Batch], Array] | None = None
+    """(parameters, batch) ↦ f_k, for methods that compare models by their loss."""
 
 
 Grad: TypeAlias = Callable[[Vector, Batch], Vector] | Shaped

@@ -36,6 +36,11 @@ class Work(NamedTuple):
     transmit: Callable[[Matrix, Array], Matrix] | None = None
     """For faults: what the server gets of the models (rows) that these parties (indices) have. None:
     what they have."""
+    key: Array | None = None
+    """Random numbers of this round, for methods that toss coins. None: they say that they need them."""
+    held: Batch | None = None
+    """A minibatch (K, B, ...) of validation samples of each active party, for methods that compare
+    models on them."""
 
     def checked(self, parties: int) -> "Work":
         """Itself as arrays, or a ``SettingError`` that says what does not fit."""

@@ -59,6 +59,13 @@ class Plan(NamedTuple):
     """Whether everything has one more axis: several seeds, or several settings."""
 
 
+class Rows(NamedTuple):
+    """Where each party's validation samples are among the rows of ``Data``."""
+
+    start: Array
+    size: Array
+
+
 class Inputs(NamedTuple):
     """What a program reads besides its state."""
 
@@ -68,6 +75,8 @@ class Inputs(NamedTuple):
     weights: Vector | None
     row_of: Array | None = None
     """(N,): each party's row in the state, where that holds only some; None: its own number."""
+    held: Rows | None = None
+    """For methods that compare models on validation samples."""
 
 
 class Lane(NamedTuple):
@@ -91,7 +100,7 @@ def gradient(model: Model, data: Data) -> Shaped:
         outputs = model.apply(params, data.x[rows])
         return jnp.mean(model.task.loss(outputs, data.y[rows]))
 
-    return Shaped(jax.grad(loss), unravel_of(model))
+    return Shaped(jax.grad(loss), unravel_of(model), loss)
 
 
 def _each(plan: Plan) -> Each:
@@ -132,9 +141,17 @@ def one_round(
         weights=weights,
         present=present,
         transmit=None if sent is None else lambda models, who: sent(models, party_at(who)),
+        key=jax.random.fold_in(for_faults, 1),
+        held=None if inputs.held is None else _held(inputs.held, words, cohort, plan.batch_size),
     )
     state, outcome = lane.algorithm.round(state, work, gradient(plan.model, data), _each(plan))
     return state, figures_of(lane.algorithm, state, rows, outcome, cohort, asked)
+
+
+def _held(held: Rows, words: Array, cohort: Array, batch_size: int) -> Array:
+    """(K, B): one minibatch of each party's validation samples."""
+    batches: Array = minibatches(~words, held.start[cohort], held.size[cohort], batch_size, most=1)
+    return batches[:, 0]
 
 
 @partial(jax.jit, static_argnames="plan", donate_argnames="state")

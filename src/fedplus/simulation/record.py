@@ -16,6 +16,7 @@ from fedplus.data.split import Host
 from fedplus.models import Model
 from fedplus.simulation.evaluate import Blocks, Judged, blocks_of, in_blocks, judge, most_blocks
 from fedplus.simulation.figures import RoundFigures
+from fedplus.simulation.judged import JudgedModels
 from fedplus.simulation.mesh import on_all, to_host
 from fedplus.simulation.pages import Pages
 
@@ -32,9 +33,11 @@ class Recorder:
         model: Model,
         path: Sequence[float],
         objective: bool,
+        models: JudgedModels,
         mesh: Mesh | None = None,
     ) -> None:
         self._model = model
+        self._models = models
         self._path = tuple(path)
         test, rows = in_blocks(federation.test)
         self._test = on_all(mesh, test), rows
@@ -55,16 +58,18 @@ class Recorder:
     ) -> Host:  # fmt: skip
         """Judge each lane's models; (lanes,): the mean personal score."""
         if pages is None:
-            found = [self._judged(algorithm, state, *self._test) for algorithm, state in lanes]
+            found = [
+                self._judged(algorithm, state, *self._test, round_) for algorithm, state in lanes
+            ]
         else:
-            found = [self._page_by_page(*lanes[0], pages)]
+            found = [self._page_by_page(*lanes[0], pages, round_)]
         self._add(f"{EVALUATIONS}/round", np.array([round_]))
         for name in found[0]:
             self._add(f"{EVALUATIONS}/{name}", np.stack([one[name] for one in found])[None])
         return np.array([one["personal_score"].mean() for one in found])
 
     def _page_by_page(
-        self, algorithm: AbstractAlgorithm[Any], state: Any, pages: Pages
+        self, algorithm: AbstractAlgorithm[Any], state: Any, pages: Pages, round_: int
     ) -> dict[str, Host]:
         require(
             self._train is None,
@@ -77,14 +82,14 @@ class Recorder:
         found: dict[str, list[Host]] = {}
         for parties, page in pages.all_of(state):
             mine = blocks_of(blocks, parties, pages.rows, most)
-            for name, values in self._judged(algorithm, page, mine, rows).items():
+            for name, values in self._judged(algorithm, page, mine, rows, round_).items():
                 found.setdefault(name, []).append(values[..., : len(parties)])
         return {name: np.concatenate(parts, axis=-1) for name, parts in found.items()}
 
     def _judged(
-        self, algorithm: AbstractAlgorithm[Any], state: Any, blocks: Blocks, rows: int
+        self, algorithm: AbstractAlgorithm[Any], state: Any, blocks: Blocks, rows: int, round_: int
     ) -> dict[str, Host]:
-        w_local, w_global = algorithm.models(state), algorithm.w_global(state)
+        w_local, w_global = self._models(algorithm, state, round_), algorithm.w_global(state)
 
         def test(models: Matrix) -> Judged:
             judged: Judged = judge(self._model, rows, blocks, models)

@@ -15,6 +15,7 @@ from fedplus.data.split import Host
 from fedplus.models import Model
 from fedplus.simulation.engine import unravel_of
 from fedplus.simulation.evaluate import Summary, in_blocks, judge, summary
+from fedplus.simulation.judged import JudgedModels
 from fedplus.simulation.pages import Pages
 
 Which = Literal["personal", "global"]
@@ -36,6 +37,8 @@ class Run:
     """Of every evaluated round: ``round`` (V,), then (V, N) ``personal_score``, ``personal_loss``,
     ``global_score``, ``global_loss``, ``v_norm``; on request ``path_score`` (V, Λ, N) and
     ``objective`` (V,), which is F_σ."""
+    judged: JudgedModels
+    """Makes the models that parties use of the state."""
     pages: Pages | None = None
     """Where the parties' models are, if they are in a store."""
 
@@ -48,7 +51,7 @@ class Run:
     def models(self) -> Host:
         """(N, d): the model that each party uses."""
         if self.pages is None:
-            return np.asarray(self.algorithm.models(self.state))
+            return np.asarray(self.judged(self.algorithm, self.state, self.rounds))
         return np.concatenate([
             np.asarray(self.algorithm.models(page))[: len(parties)]
             for parties, page in self.pages.all_of(self.state)
@@ -66,7 +69,7 @@ class Run:
             return unravel(jnp.asarray(self.w_global))
         k = self._index(party)
         if self.pages is None:
-            return unravel(self.algorithm.models(self.state, jnp.array([k]))[0])
+            return unravel(jnp.asarray(self.models[k]))
         page = self.pages.turned(self.state, np.array([k]))
         return unravel(self.algorithm.models(page, jnp.array([0]))[0])
 

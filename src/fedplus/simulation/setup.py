@@ -14,7 +14,7 @@ from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
 from fedplus.data.split import Host, on_device
 from fedplus.models import Model, ravel
-from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan
+from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan, Rows
 from fedplus.simulation.faults import require_faults
 from fedplus.simulation.mesh import on_all, require_mesh, spread_rows
 from fedplus.simulation.minibatches import steps_an_epoch
@@ -98,17 +98,35 @@ def set_up(
         mesh=mesh,
         lanes=len(runs) > 1,
     )
+    data, held = _samples(federation, compares=algorithms[0].compares)
     inputs = Inputs(
-        Data(*(on_device(part) for part in (train.x, train.y, train.start, train.size))),
+        data,
         Effort(*(jnp.asarray(part) for part in effort)),
         who,
         _weights(weights, train.size),
+        held=held,
     )
     lane, state = (_stacked(lanes), _stacked(states)) if plan.lanes else (lanes[0], states[0])
     if mesh is None:  # Where the data is, as the program will leave it: else it compiles twice.
         state = jax.device_put(state, inputs.data.x.sharding)
     state = spread_rows(mesh, runs[0][0], state, plan.lanes)
     return Setup(plan, on_all(mesh, inputs), on_all(mesh, lane), state, runs, federation)
+
+
+def _samples(federation: Federation, compares: bool) -> tuple[Data, Rows | None]:
+    """The training samples; where a method compares on them, the validation samples behind them."""
+    train, held = federation.train, federation.validation
+    if not compares:
+        return Data(*(on_device(part) for part in train)), None
+    require(
+        held is not None, "federation", "no validation samples",
+        "one with validation samples, on which this method compares models",
+        "Make it with validation_share=0.2.",
+    )  # fmt: skip
+    assert held is not None
+    both = [np.concatenate(pair) for pair in zip(train[:2], held[:2], strict=True)]
+    rows = Rows(on_device(held.start + np.int32(len(train.x))), on_device(held.size))
+    return Data(*(on_device(part) for part in (*both, train.start, train.size))), rows
 
 
 def rows_of_a_page(cohort: int, parties: int) -> int:

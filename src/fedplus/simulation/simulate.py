@@ -19,6 +19,7 @@ from fedplus.simulation.engine import CAPACITY, some_rounds
 from fedplus.simulation.faults import Fault
 from fedplus.simulation.figures import RoundFigures
 from fedplus.simulation.interrupt import interruptible
+from fedplus.simulation.judged import JudgedModels
 from fedplus.simulation.mesh import to_host
 from fedplus.simulation.pages import paged
 from fedplus.simulation.progress import progress as shown
@@ -124,7 +125,8 @@ def sweep(
     if evaluate_every is not None:
         require_whole("evaluate_every", evaluate_every)
     every = evaluate_every or max(1, rounds // 20)
-    book = Recorder(federation, model, path, objective, setup.plan.mesh)
+    judged = JudgedModels(setup)
+    book = Recorder(federation, model, path, objective, judged, setup.plan.mesh)
     keeper = Resumable.of(checkpoint, checkpoint_every, setup, pages)
     t, state = keeper.begin(setup.state, book, resume)
     require(t <= rounds, "rounds", rounds, f"at least {t}, the rounds that the checkpoint has done")
@@ -158,7 +160,7 @@ def sweep(
         state = jax.tree.map(jnp.asarray, to_host(state))
     lanes = range(len(setup.runs)) if setup.plan.lanes else [None]
     return [
-        Run(algorithm, federation, model, seed, one, *book.of_lane(lane), pages)
+        Run(algorithm, federation, model, seed, one, *book.of_lane(lane), judged, pages)
         for lane, (algorithm, seed, one) in zip(lanes, setup.finished(state), strict=True)
     ]
 

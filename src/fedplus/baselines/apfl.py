@@ -1,0 +1,117 @@
+"""APFL: each party mixes a model of its own with the global one, and learns in what proportion."""
+
+from typing import ClassVar, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+from typing_extensions import override
+
+from fedplus._check import require, require_number
+from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus.aggregation import AbstractAggregator
+from fedplus.algorithm import Outcome
+from fedplus.baselines import steps
+from fedplus.baselines.base import AbstractBaseline
+from fedplus.local import Batch, Grad, Params, batch_at, most_steps, repeat, shaped
+from fedplus.work import Each, Work, run_each
+
+
+class APFLState(NamedTuple):
+    """w, and of every party v_k and α_k."""
+
+    w_global: Vector
+    v_local: Matrix
+    alpha: Vector
+
+
+@final
+@settings
+class APFL(AbstractBaseline[APFLState]):
+    r"""v̄_k = α_k v_k + (1 − α_k) w_k, with v_k trained for the mixture and w_k as in FedAvg.
+
+    .. math:: w_k \gets w_k - \eta\nabla f_k(w_k), \quad
+              v_k \gets v_k - \eta\,\alpha_k\nabla f_k(\bar v_k), \quad
+              \alpha_k \gets \alpha_k - \eta\,\langle v_k - w_k, \nabla f_k(\bar v_k)\rangle
+
+    α_k moves once a round, at its first step, and stays within [0, 1].
+
+    Judged: the mixture α_k v_k + (1 − α_k) w, with the global w as the server last sent it.
+
+    Args:
+        eta: η, of all three.
+        alpha: α_k before the first round.
+        adaptive: Whether α_k is learned; else it stays.
+        aggregate: What averages the w_k; by default the mean.
+
+    Deng, Kamani and Mahdavi, Adaptive Personalized Federated Learning, 2020, Algorithm 1 and
+    equation (10). The gradient in v_k carries the chain rule's factor α_k, as their analysis has it.
+    """
+
+    per_party: ClassVar[tuple[str, ...]] = ("v_local", "alpha")
+
+    eta: float
+    alpha: float = 0.5
+    adaptive: bool = static(default=True)
+    aggregate: AbstractAggregator | None = None
+
+    def __post_init__(self) -> None:
+        require_number(self.eta, "APFL.eta", above=0)
+        require_number(self.alpha, "APFL.alpha", least=0, most=1, advice="0: FedAvg, 1: local.")
+        require(isinstance(self.adaptive, bool), "APFL.adaptive", self.adaptive, "True or False")
+        steps.require_aggregator(self.aggregate, "APFL")
+
+    @override
+    def init(self, w_global: Vector, parties: int) -> APFLState:
+        w_global = steps.start_of(w_global, parties)
+        alpha = jnp.full((parties,), self.alpha, w_global.dtype)
+        return APFLState(w_global, jnp.tile(w_global, (parties, 1)), alpha)
+
+    @override
+    def round(
+        self, state: APFLState, work: Work, grad: Grad, each: Each = jax.vmap
+    ) -> tuple[APFLState, Outcome]:
+        work = work.checked(len(state.v_local))
+        w_global = state.w_global
+        gradient, unravel, ravel = shaped(grad)
+
+        def solve(
+            v: Vector, alpha: Array, batches: Batch, count: Array | int
+        ) -> tuple[Vector, Vector, Array, Array]:
+            def step(i: Array, carry: tuple[Params, Params, Array]) -> tuple[Params, Params, Array]:
+                w, v, share = carry
+                batch = batch_at(batches, i)
+                mixed = steps.plus(w, share, steps.minus(v, w))
+                at_mixed = gradient(mixed, batch)
+                if self.adaptive:
+                    apart = jax.tree.map(jnp.vdot, steps.minus(v, w), at_mixed)
+                    moved = share - self.eta * sum(jax.tree.leaves(apart))
+                    share = jnp.where(i == 0, jnp.clip(moved, 0, 1), share)  # eq. (10)
+                v = steps.plus(v, -self.eta * carry[2], at_mixed)
+                return steps.plus(w, -self.eta, gradient(w, batch)), v, share
+
+            begin = (unravel(w_global), unravel(v), alpha)
+            w, own, share = repeat(step, count, begin, most_steps(batches))
+            found = (ravel(w), ravel(own), share)
+            (w_k, v_k, share), diverged = steps.finite_or(found, (w_global, v, alpha))
+            return w_k, v_k, share, diverged
+
+        before = state.v_local[work.cohort], state.alpha[work.cohort]
+        solved, v_k, share, diverged = run_each(each, solve, *before, work.batches, work.steps)
+        result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
+        after = APFLState(
+            result.w,
+            steps.put(state.v_local, work, v_k),
+            steps.put(state.alpha, work, share),
+        )
+        mixed = share[:, None] * v_k + (1 - share[:, None]) * solved
+        return after, Outcome(result, mixed, diverged, dropped)
+
+    @override
+    def models(self, state: APFLState, parties: Array | None = None) -> Matrix:
+        chosen = slice(None) if parties is None else parties
+        share = state.alpha[chosen][:, None]
+        return share * state.v_local[chosen] + (1 - share) * state.w_global
+
+    @override
+    def w_global(self, state: APFLState) -> Vector:
+        return state.w_global

@@ -1,0 +1,96 @@
+"""Ditto: a personal model beside the global one, held near it."""
+
+from typing import ClassVar, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+from typing_extensions import override
+
+from fedplus._check import require_number
+from fedplus._types import Array, Matrix, Vector, settings
+from fedplus.aggregation import AbstractAggregator
+from fedplus.algorithm import Outcome
+from fedplus.baselines import steps
+from fedplus.baselines.base import AbstractBaseline
+from fedplus.local import Batch, Grad, shaped
+from fedplus.work import Each, Work, run_each
+
+
+class DittoState(NamedTuple):
+    """w and every v_k."""
+
+    w_global: Vector
+    v_local: Matrix
+
+
+@final
+@settings
+class Ditto(AbstractBaseline[DittoState]):
+    r"""FedAvg for w, and beside it for each party a model of its own that is pulled towards w.
+
+    .. math:: v_k \gets v_k - \eta\,(\nabla f_k(v_k) + \lambda\,(v_k - w))
+
+    Judged: the personal model v_k.
+
+    Args:
+        eta: η, of both models.
+        lam: λ ≥ 0: 0 is local training, a large one FedAvg.
+        aggregate: What averages the parties' versions of w; by default the mean, and any robust one.
+
+    Li, Hu, Beirami and Smith, Ditto: Fair and Robust Federated Learning Through Personalization,
+    ICML 2021, Algorithm 1.
+    """
+
+    per_party: ClassVar[tuple[str, ...]] = ("v_local",)
+
+    eta: float
+    lam: float
+    aggregate: AbstractAggregator | None = None
+
+    def __post_init__(self) -> None:
+        require_number(self.eta, "Ditto.eta", above=0)
+        require_number(self.lam, "Ditto.lam", least=0, advice="0 is local training.")
+        steps.require_aggregator(self.aggregate, "Ditto")
+
+    @override
+    def init(self, w_global: Vector, parties: int) -> DittoState:
+        w_global = steps.start_of(w_global, parties)
+        return DittoState(w_global, jnp.tile(w_global, (parties, 1)))
+
+    @override
+    def round(
+        self, state: DittoState, work: Work, grad: Grad, each: Each = jax.vmap
+    ) -> tuple[DittoState, Outcome]:
+        work = work.checked(len(state.v_local))
+        w_global = state.w_global
+        _, unravel, _ = shaped(grad)
+
+        def solve(v: Vector, batches: Batch, count: Array | int) -> tuple[Vector, Vector, Array]:
+            anchor = unravel(w_global)
+            w_k = steps.descend(
+                w_global, batches, count, grad, lambda w, g: steps.plus(w, -self.eta, g)
+            )
+            v_k = steps.descend(
+                v, batches, count, grad,
+                lambda v, g: steps.plus(
+                    v, -self.eta, steps.plus(g, self.lam, steps.minus(v, anchor))
+                ),
+            )  # fmt: skip
+            (w_k, v_k), diverged = steps.finite_or((w_k, v_k), (w_global, v))
+            return w_k, v_k, diverged
+
+        before = state.v_local[work.cohort]
+        solved, v_k, diverged = run_each(each, solve, before, work.batches, work.steps)
+        result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
+        return (
+            DittoState(result.w, steps.put(state.v_local, work, v_k)),
+            Outcome(result, v_k, diverged, dropped),
+        )
+
+    @override
+    def models(self, state: DittoState, parties: Array | None = None) -> Matrix:
+        return state.v_local if parties is None else state.v_local[parties]
+
+    @override
+    def w_global(self, state: DittoState) -> Vector:
+        return state.w_global

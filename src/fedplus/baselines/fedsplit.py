@@ -1,0 +1,94 @@
+"""FedSplit: Peaceman–Rachford splitting, whose fixed points are right."""
+
+from typing import ClassVar, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+from typing_extensions import override
+
+from fedplus._check import require_number
+from fedplus._types import Array, Matrix, Vector, settings
+from fedplus.aggregation import AbstractAggregator, Mean
+from fedplus.algorithm import Outcome, settled
+from fedplus.baselines import steps
+from fedplus.baselines.base import AbstractBaseline
+from fedplus.local import Batch, Grad, shaped
+from fedplus.work import Each, Received, Work, run_each
+
+
+class FedSplitState(NamedTuple):
+    """x and every z_k."""
+
+    w_global: Vector
+    z_local: Matrix
+
+
+@final
+@settings
+class FedSplit(AbstractBaseline[FedSplitState]):
+    r"""A prox step of each party from the far side of the mean, which the mean's fixed points minimise.
+
+    .. math:: u_k \approx \operatorname{prox}_{s f_k}(2x - z_k), \qquad
+              z_k \gets z_k + 2\,(u_k - x), \qquad x \gets \overline{z_k}
+
+    The prox is E_k gradient steps from x. Judged: the global model x.
+
+    Args:
+        s: Step size of the prox, s > 0.
+        eta: Learning rate of the steps that compute it.
+        aggregate: What averages the z_k, the inactive parties' as they last were; by default the mean.
+
+    Pathak and Wainwright, FedSplit: An Algorithmic Framework for Fast Federated Optimization, NeurIPS
+    2020, Algorithm 1.
+    """
+
+    per_party: ClassVar[tuple[str, ...]] = ("z_local",)
+
+    s: float
+    eta: float
+    aggregate: AbstractAggregator | None = None
+
+    def __post_init__(self) -> None:
+        require_number(self.s, "FedSplit.s", above=0)
+        require_number(self.eta, "FedSplit.eta", above=0)
+        steps.require_aggregator(self.aggregate, "FedSplit")
+
+    @override
+    def init(self, w_global: Vector, parties: int) -> FedSplitState:
+        w_global = steps.start_of(w_global, parties)
+        return FedSplitState(w_global, jnp.tile(w_global, (parties, 1)))
+
+    @override
+    def round(
+        self, state: FedSplitState, work: Work, grad: Grad, each: Each = jax.vmap
+    ) -> tuple[FedSplitState, Outcome]:
+        parties = len(state.z_local)
+        work = work.checked(parties)
+        x = state.w_global
+        _, unravel, _ = shaped(grad)
+
+        def solve(z: Vector, batches: Batch, count: Array | int) -> tuple[Vector, Vector, Array]:
+            beyond = unravel(2 * x - z)
+            u = steps.descend(
+                x, batches, count, grad,
+                lambda u, g: steps.plus(
+                    u, -self.eta, steps.plus(g, 1 / self.s, steps.minus(u, beyond))
+                ),
+            )  # fmt: skip
+            u, diverged = steps.finite_or(u, x)
+            return u, z + 2 * (u - x), diverged
+
+        before = state.z_local[work.cohort]
+        solved, moved, diverged = run_each(each, solve, before, work.batches, work.steps)
+        z_local = steps.put(state.z_local, work, moved)
+        received = Received.of(work, z_local, jnp.arange(parties), None, x)
+        result, dropped = settled(self.aggregate or Mean(), received, x)
+        return FedSplitState(result.w, z_local), Outcome(result, solved, diverged, dropped)
+
+    @override
+    def models(self, state: FedSplitState, parties: Array | None = None) -> Matrix:
+        return steps.everyone(state.w_global, len(state.z_local), parties)
+
+    @override
+    def w_global(self, state: FedSplitState) -> Vector:
+        return state.w_global

@@ -1,0 +1,125 @@
+"""Per-FedAvg: a global model that is good after a gradient step of the party's own."""
+
+from typing import ClassVar, Literal, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+from typing_extensions import override
+
+from fedplus._check import require, require_number
+from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus.aggregation import AbstractAggregator
+from fedplus.algorithm import AbstractAdapting, Outcome
+from fedplus.baselines import steps
+from fedplus.baselines.base import AbstractBaseline
+from fedplus.local import Batch, Grad, Params, batch_at, most_steps, repeat, shaped
+from fedplus.work import Each, Work, run_each
+
+
+class PerFedAvgState(NamedTuple):
+    """w; parties keep nothing of their own."""
+
+    w_global: Vector
+    rounds: Array
+    """(N,): in how many rounds each party took part."""
+
+
+@final
+@settings
+class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
+    r"""FedAvg on F_k(w) = f_k(w − α∇f_k(w)), the loss after one step of adaptation.
+
+    .. math:: \tilde w = w - \alpha\nabla f_k(w; D), \qquad
+              w \gets w - \beta\,(I - \alpha\nabla^2 f_k(w; D''))\,\nabla f_k(\tilde w; D')
+
+    First order ("fo") leaves the Hessian out; Hessian-free ("hf") takes its product with the gradient
+    from two more gradients, at w ± δ∇f_k(w̃). D, D', D'' are different minibatches.
+
+    Judged: each party's w − α∇f_k(w), from the global w and a minibatch of its own training samples.
+
+    Args:
+        alpha: α, of the adaptation.
+        beta: β, the learning rate of w.
+        variant: "fo" or "hf".
+        delta: δ of the Hessian-free variant.
+        aggregate: What averages the parties' models; by default the mean.
+
+    Fallah, Mokhtari and Ozdaglar, Personalized Federated Learning with Theoretical Guarantees: A
+    Model-Agnostic Meta-Learning Approach, NeurIPS 2020, Algorithm 1 and section 5.
+    """
+
+    per_party: ClassVar[tuple[str, ...]] = ("rounds",)
+
+    alpha: float
+    beta: float
+    variant: Literal["fo", "hf"] = static(default="hf")
+    delta: float = 1e-3
+    aggregate: AbstractAggregator | None = None
+
+    def __post_init__(self) -> None:
+        require_number(self.alpha, "PerFedAvg.alpha", least=0, advice="0 is FedAvg.")
+        require_number(self.beta, "PerFedAvg.beta", above=0, advice="The learning rate.")
+        require_number(self.delta, "PerFedAvg.delta", above=0)
+        ok = self.variant in ("fo", "hf")
+        require(ok, "PerFedAvg.variant", repr(self.variant), '"fo" or "hf"')
+        steps.require_aggregator(self.aggregate, "PerFedAvg")
+
+    @override
+    def init(self, w_global: Vector, parties: int) -> PerFedAvgState:
+        return PerFedAvgState(steps.start_of(w_global, parties), jnp.zeros(parties, jnp.int32))
+
+    @override
+    def round(
+        self, state: PerFedAvgState, work: Work, grad: Grad, each: Each = jax.vmap
+    ) -> tuple[PerFedAvgState, Outcome]:
+        work = work.checked(len(state.rounds))
+        w_global = state.w_global
+        gradient, unravel, ravel = shaped(grad)
+
+        def solve(batches: Batch, count: Array | int) -> tuple[Vector, Array]:
+            most = most_steps(batches)
+
+            def batch(i: Array, j: int) -> Batch:
+                """The j-th of the three minibatches of step i, going round where they are few."""
+                place = 3 * i + j
+                return batch_at(batches, place if most is None else place % most)
+
+            def step(i: Array, w: Params) -> Params:
+                tilde = steps.plus(w, -self.alpha, gradient(w, batch(i, 0)))
+                outer = gradient(tilde, batch(i, 1))
+                if self.variant == "hf":
+                    up, down = (
+                        gradient(steps.plus(w, sign * self.delta, outer), batch(i, 2))
+                        for sign in (1.0, -1.0)
+                    )
+                    bend = steps.minus(up, down)  # 2δ ∇²f_k(w) outer
+                    outer = steps.plus(outer, -self.alpha / (2 * self.delta), bend)
+                return steps.plus(w, -self.beta, outer)
+
+            solved = ravel(repeat(step, count, unravel(w_global), most))
+            kept: tuple[Vector, Array] = steps.finite_or(solved, w_global)
+            return kept
+
+        solved, diverged = run_each(each, solve, work.batches, work.steps)
+        result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
+        rounds = steps.put(state.rounds, work, state.rounds[work.cohort] + 1)
+        return PerFedAvgState(result.w, rounds), Outcome(result, solved, diverged, dropped)
+
+    @override
+    def models(self, state: PerFedAvgState, parties: Array | None = None) -> Matrix:
+        """Before ``adapt``: the global model."""
+        return steps.everyone(state.w_global, len(state.rounds), parties)
+
+    @override
+    def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
+        gradient, unravel, ravel = shaped(grad)
+
+        def one(w: Vector, batches: Batch) -> Vector:
+            return w - self.alpha * ravel(gradient(unravel(w), batch_at(batches, jnp.int32(0))))
+
+        adapted: Matrix = each(one)(models, batches)
+        return adapted
+
+    @override
+    def w_global(self, state: PerFedAvgState) -> Vector:
+        return state.w_global

@@ -1,0 +1,112 @@
+"""pFedMe: personal models by Moreau envelopes."""
+
+from typing import ClassVar, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+from typing_extensions import override
+
+from fedplus._check import require_number
+from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus.aggregation import AbstractAggregator
+from fedplus.algorithm import Outcome
+from fedplus.baselines import steps
+from fedplus.baselines.base import AbstractBaseline
+from fedplus.local import Batch, Grad, Params, batch_at, most_steps, repeat, shaped
+from fedplus.work import Each, Work, run_each
+
+
+class PFedMeState(NamedTuple):
+    """w and every θ_k."""
+
+    w_global: Vector
+    theta: Matrix
+
+
+@final
+@settings
+class PFedMe(AbstractBaseline[PFedMeState]):
+    r"""Each party's θ_k stays near w; w moves towards the θ_k.
+
+    .. math:: \theta_k \approx \arg\min_\theta f_k(\theta) + \tfrac{\lambda}{2}\|\theta - w_k\|^2,
+              \qquad w_k \gets w_k - \eta\lambda\,(w_k - \theta_k)
+
+    A step of a round (E_k of them; the paper's R) is one minibatch, on which θ_k takes ``inner`` steps.
+
+    Judged: the personal model θ_k.
+
+    Args:
+        eta: η, of w_k.
+        lam: λ > 0: the larger, the nearer θ_k is to w.
+        eta_inner: Learning rate of θ_k's steps.
+        inner: Steps on each minibatch, the paper's K.
+        beta: How far the server goes towards the parties' mean, the paper's β.
+        aggregate: What averages the w_k; by default the mean.
+
+    Dinh, Tran and Nguyen, Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020,
+    Algorithm 1.
+    """
+
+    per_party: ClassVar[tuple[str, ...]] = ("theta",)
+
+    eta: float
+    lam: float
+    eta_inner: float
+    inner: int = static(default=5)
+    beta: float = 1.0
+    aggregate: AbstractAggregator | None = None
+
+    def __post_init__(self) -> None:
+        require_number(self.eta, "PFedMe.eta", above=0)
+        require_number(self.lam, "PFedMe.lam", above=0, advice="λ holds θ_k near w.")
+        require_number(self.eta_inner, "PFedMe.eta_inner", above=0)
+        require_number(self.inner, "PFedMe.inner", least=1)
+        require_number(self.beta, "PFedMe.beta", above=0)
+        steps.require_aggregator(self.aggregate, "PFedMe")
+
+    @override
+    def init(self, w_global: Vector, parties: int) -> PFedMeState:
+        w_global = steps.start_of(w_global, parties)
+        return PFedMeState(w_global, jnp.tile(w_global, (parties, 1)))
+
+    @override
+    def round(
+        self, state: PFedMeState, work: Work, grad: Grad, each: Each = jax.vmap
+    ) -> tuple[PFedMeState, Outcome]:
+        work = work.checked(len(state.theta))
+        w_global = state.w_global
+        gradient, unravel, ravel = shaped(grad)
+
+        def solve(
+            before: Vector, batches: Batch, count: Array | int
+        ) -> tuple[Vector, Vector, Array]:
+            def step(i: Array, carry: tuple[Params, Params]) -> tuple[Params, Params]:
+                w, theta = carry
+                batch = batch_at(batches, i)
+                for _ in range(self.inner):  # l. 7
+                    pull = steps.plus(gradient(theta, batch), self.lam, steps.minus(theta, w))
+                    theta = steps.plus(theta, -self.eta_inner, pull)
+                return steps.plus(w, -self.eta * self.lam, steps.minus(w, theta)), theta  # l. 8
+
+            begin = unravel(w_global)
+            w, theta = repeat(step, count, (begin, begin), most_steps(batches))
+            (w_k, theta_k), diverged = steps.finite_or((ravel(w), ravel(theta)), (w_global, before))
+            did = jnp.asarray(count) > 0
+            return w_k, jnp.where(did, theta_k, before), diverged
+
+        before = state.theta[work.cohort]
+        solved, theta, diverged = run_each(each, solve, before, work.batches, work.steps)
+        result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
+        moved = (1 - self.beta) * w_global + self.beta * result.w  # l. 11
+        return (
+            PFedMeState(moved, steps.put(state.theta, work, theta)),
+            Outcome(result, theta, diverged, dropped),
+        )
+
+    @override
+    def models(self, state: PFedMeState, parties: Array | None = None) -> Matrix:
+        return state.theta if parties is None else state.theta[parties]
+
+    @override
+    def w_global(self, state: PFedMeState) -> Vector:
+        return state.w_global

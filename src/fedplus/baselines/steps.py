@@ -1,0 +1,109 @@
+"""What the baselines' local loops share."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fedplus._check import require
+from fedplus._types import Array, Matrix, Vector
+from fedplus.aggregation import AbstractAggregator, Aggregate, Mean
+from fedplus.algorithm import settled
+from fedplus.local import Batch, Grad, Params, Shaped, batch_at, most_steps, repeat, shaped
+from fedplus.work import Received, Work
+
+Move = Callable[[Params, Params], Params]
+"""(w, ∇f_k(w)) ↦ the next w."""
+
+
+def descend(w: Vector, batches: Batch, steps: Array | int, grad: Grad, move: Move) -> Vector:
+    """``move``, ``steps`` times, each on the gradient of another minibatch."""
+    gradient, unravel, ravel = shaped(grad)
+
+    def step(i: Array, w: Params) -> Params:
+        return move(w, gradient(w, batch_at(batches, i)))
+
+    return ravel(repeat(step, steps, unravel(w), most_steps(batches)))
+
+
+def plus(w: Params, scale: Any, other: Params) -> Params:
+    """W + scale · other, leaf by leaf."""
+    return jax.tree.map(lambda a, b: a + scale * b, w, other)
+
+
+def minus(w: Params, other: Params) -> Params:
+    """W − other, leaf by leaf."""
+    return plus(w, -1.0, other)
+
+
+def mean_over_batches(function: Callable[[Any], Any], batches: Batch, steps: Array | int) -> Any:
+    """The mean of ``function(batch)`` over a party's minibatches of this round."""
+    first = jax.eval_shape(lambda: function(batch_at(batches, jnp.int32(0))))
+    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), first)
+    count = jnp.maximum(jnp.asarray(steps), 1)
+
+    def add(i: Array, total: Any) -> Any:
+        return plus(total, 1.0, function(batch_at(batches, i)))
+
+    total = repeat(add, steps, zero, most_steps(batches))
+    return jax.tree.map(lambda leaf: leaf / count.astype(leaf.dtype), total)
+
+
+def finite_or(new: Any, old: Any) -> tuple[Any, Array]:
+    """``new`` where all of it is finite, else ``old``; and whether it was not."""
+    finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(new)))
+    return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old), ~finite
+
+
+def put(rows: Matrix, work: Work, new: Matrix) -> Matrix:
+    """The active parties' rows replaced; absent ones keep theirs."""
+    if work.present is not None:
+        there = work.present.reshape(-1, *([1] * (new.ndim - 1)))
+        new = jnp.where(there, new, rows[work.cohort])
+    return rows.at[work.cohort].set(new)
+
+
+def from_active(
+    work: Work, models: Matrix, w_global: Vector, aggregate: AbstractAggregator | None
+) -> tuple[Aggregate, Array]:
+    """The aggregate of the active parties' models as they arrive, and how many are left out."""
+    received = Received.of(work, models, work.cohort, work.present, w_global)
+    return settled(aggregate or Mean(), received, w_global)
+
+
+def loss_of(grad: Grad, method: str) -> Callable[[Vector, Batch], Array]:
+    """(w, batch) ↦ f_k, for a method that compares models by their loss."""
+    told = grad if isinstance(grad, Shaped) else None
+    require(
+        told is not None and told.loss is not None, f"grad of {method}",
+        "a gradient without its loss", "a Shaped with its loss",
+        "It compares models by their loss. fedplus.simulate gives it.",
+    )  # fmt: skip
+
+    def loss(w: Vector, batch: Batch) -> Array:
+        assert told is not None
+        assert told.loss is not None
+        value: Array = told.loss(told.unravel(w), batch)
+        return value
+
+    return loss
+
+
+def require_aggregator(aggregate: object, name: str) -> None:
+    """Require an aggregator or None."""
+    ok = aggregate is None or isinstance(aggregate, AbstractAggregator)
+    require(ok, f"{name}.aggregate", repr(aggregate), "an aggregator or None", "E.g. Mean().")
+
+
+def start_of(w_global: Any, parties: int) -> Vector:
+    """A checked first model."""
+    first: Vector = jnp.asarray(w_global)
+    require(first.ndim == 1, "w_global", f"shape {first.shape}", "a raveled model, (d,)")
+    require(parties >= 1, "parties", parties, "at least 1")
+    return first
+
+
+def everyone(w: Vector, parties: int, chosen: Array | None) -> Matrix:
+    """The same model for all parties, or for those chosen."""
+    return jnp.tile(w, (parties if chosen is None else len(chosen), 1))
