@@ -7,16 +7,20 @@
 [1.0, 2.0]
 """
 
-from fedplus import models, presets
+from fedplus import baselines, models, presets
 from fedplus._check import SettingError
 from fedplus._types import settings
 from fedplus.aggregation import (
     Aggregate,
+    CentredClipping,
     CoordinateMedian,
     GeometricMedian,
+    Krum,
     Mean,
     Moreau,
+    NormClipping,
     Recursion,
+    TrimmedMean,
 )
 from fedplus.algorithm import AbstractAlgorithm, FedPlus, Outcome, State
 from fedplus.data import Federation
@@ -36,6 +40,7 @@ __all__ = [
     "Aggregate",
     "Anchor",
     "Blocks",
+    "CentredClipping",
     "CoordinateMedian",
     "Custom",
     "FedPlus",
@@ -43,9 +48,11 @@ __all__ = [
     "FixedPoint",
     "GeometricMedian",
     "KappaWarning",
+    "Krum",
     "LocalSolve",
     "Mean",
     "Moreau",
+    "NormClipping",
     "Objective",
     "Outcome",
     "Quadratic",
@@ -53,8 +60,10 @@ __all__ = [
     "Run",
     "SettingError",
     "State",
+    "TrimmedMean",
     "Work",
     "Zero",
+    "baselines",
     "models",
     "presets",
     "settings",

@@ -1,18 +1,25 @@
 """𝒜: from the models of all parties to the global model w̃."""
 
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
+from fedplus.aggregation.clipping import CentredClipping, NormClipping
 from fedplus.aggregation.coordinate_median import CoordinateMedian
 from fedplus.aggregation.geometric_median import GeometricMedian
+from fedplus.aggregation.krum import Krum
 from fedplus.aggregation.mean import Mean
 from fedplus.aggregation.moreau import Moreau
 from fedplus.aggregation.recursion import Recursion
+from fedplus.aggregation.trimmed_mean import TrimmedMean
 
 __all__ = [
     "AbstractAggregator",
     "Aggregate",
+    "CentredClipping",
     "CoordinateMedian",
     "GeometricMedian",
+    "Krum",
     "Mean",
     "Moreau",
+    "NormClipping",
     "Recursion",
+    "TrimmedMean",
 ]

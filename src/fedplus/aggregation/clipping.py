@@ -1,0 +1,86 @@
+"""Centred clipping (Karimireddy et al., 2021) and norm clipping (Sun et al., 2019)."""
+
+from typing import final
+
+import jax.numpy as jnp
+from jax import lax
+from typing_extensions import override
+
+from fedplus._check import require, require_number
+from fedplus._types import Array, Matrix, Vector, settings, static, tiny
+from fedplus.aggregation.base import AbstractAggregator, Aggregate
+from fedplus.aggregation.coordinate_median import CoordinateMedian
+from fedplus.aggregation.rows import distances, each_weight
+
+
+@final
+@settings
+class CentredClipping(AbstractAggregator):
+    r"""From the last global model, the mean of what the parties are away from it, each clipped.
+
+    .. math:: v \gets v + \tfrac1N\sum_k (w_k - v)\,\min\{1, \tau/\|w_k - v\|\}
+
+    It begins at ``start``, which a method gives it: the last global model. Without one it begins at the
+    coordinatewise median.
+
+    Args:
+        tau: Radius τ.
+        iterations: How many times, the paper's L.
+
+    Karimireddy, He and Jaggi, Learning from History for Byzantine Robust Optimization, ICML 2021,
+    Algorithm 2.
+    """
+
+    tau: float
+    iterations: int = static(default=3)
+
+    def __post_init__(self) -> None:
+        require_number(self.tau, "CentredClipping.tau", above=0)
+        require_number(self.iterations, "CentredClipping.iterations", least=1)
+        whole = self.iterations == int(self.iterations)
+        require(whole, "CentredClipping.iterations", self.iterations, "a whole number")
+
+    @override
+    def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+        return clipped(w_local, weights, start, self.tau, self.iterations)
+
+
+@final
+@settings
+class NormClipping(AbstractAggregator):
+    """The mean of the parties' updates, none longer than ``tau``: centred clipping, once.
+
+    Args:
+        tau: The longest update, in parameter units.
+
+    Sun, Kairouz, Suresh and McMahan, Can You Really Backdoor Federated Learning?, 2019, section 4.
+    """
+
+    tau: float
+
+    def __post_init__(self) -> None:
+        require_number(self.tau, "NormClipping.tau", above=0)
+
+    @override
+    def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+        return clipped(w_local, weights, start, self.tau, 1)
+
+
+def clipped(
+    w_local: Matrix, weights: Vector | None, start: Vector | None, tau: Array | float, times: int
+) -> Aggregate:
+    """So many clipped means; the residual is how far the last one moved."""
+    each = each_weight(w_local, weights)
+    each = each / jnp.sum(each)
+    begin = CoordinateMedian().solve(w_local, weights, None).w if start is None else start
+
+    def once(_: Array, carry: tuple[Vector, Array]) -> tuple[Vector, Array]:
+        v, _ = carry
+        far = distances(w_local, v)
+        share = each * jnp.minimum(1, tau / jnp.maximum(far, tiny(far)))
+        step = jnp.matmul(share, w_local, precision=lax.Precision.HIGHEST) - jnp.sum(share) * v
+        return v + step, jnp.sqrt(jnp.sum(step**2))
+
+    zero = jnp.zeros((), w_local.dtype)
+    w, moved = lax.fori_loop(0, times, once, (begin, zero))
+    return Aggregate(w, jnp.full((), times, jnp.int32), moved, jnp.array(True))

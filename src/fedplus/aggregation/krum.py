@@ -1,0 +1,67 @@
+"""Krum and multi-Krum (Blanchard et al., 2017)."""
+
+from typing import final
+
+import jax.numpy as jnp
+from jax import lax
+from typing_extensions import override
+
+from fedplus._check import require, require_number
+from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus.aggregation.base import AbstractAggregator, Aggregate
+from fedplus.aggregation.rows import each_weight, weighted_mean
+from fedplus.aggregation.start import good_start
+
+
+@final
+@settings
+class Krum(AbstractAggregator):
+    """The model that is nearest to its neighbours; multi-Krum: the mean of the ``keep`` nearest ones.
+
+    A model's score is the sum of its squared distances to its n − f − 2 nearest others. A weight only
+    says whether a party counts (0: not).
+
+    Args:
+        faulty: f, so many parties may be faulty; n ≥ 2f + 3 is what its theorem asks for.
+        keep: m, how many of the best models are averaged; 1 is Krum.
+
+    Blanchard, El Mhamdi, Guerraoui and Stainer, Machine Learning with Adversaries: Byzantine Tolerant
+    Gradient Descent, NeurIPS 2017, section 4.
+
+    >>> Krum(faulty=1)([[1.0], [1.5], [2.0], [1.75], [900.0]]).w.tolist()
+    [1.75]
+    """
+
+    faulty: int = static(default=1)
+    keep: int = static(default=1)
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("faulty", self.faulty, 0), ("keep", self.keep, 1)):
+            require_number(value, f"Krum.{name}", least=least)
+            require(value == int(value), f"Krum.{name}", value, "a whole number")
+
+    @override
+    def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+        each = each_weight(w_local, weights)
+        counts = each > 0
+        n = jnp.sum(counts)
+        # About a point amid the parties: else products of large numbers would drown the differences.
+        apart = squared_distances(w_local - good_start(w_local, each))
+        apart = jnp.where(counts[None, :], apart, jnp.inf)
+        apart = jnp.where(jnp.eye(len(apart), dtype=bool), jnp.inf, apart)
+        nearest = jnp.sort(apart, axis=1)
+        place = jnp.arange(len(apart))
+        wanted = (place < jnp.maximum(n - self.faulty - 2, 1)) & jnp.isfinite(nearest)
+        score = jnp.sum(jnp.where(wanted, nearest, 0), axis=1)
+        score = jnp.where(counts, score, jnp.inf)
+        order = jnp.argsort(jnp.argsort(score))
+        chosen = (order < self.keep) & counts
+        w = weighted_mean(w_local, chosen.astype(w_local.dtype))
+        return Aggregate(w, jnp.ones((), jnp.int32), jnp.zeros((), w.dtype), jnp.array(True))
+
+
+def squared_distances(rows: Matrix) -> Array:
+    """‖w_i − w_j‖² for all pairs, by one product."""
+    gram = jnp.matmul(rows, rows.T, precision=lax.Precision.HIGHEST)
+    norms = jnp.diagonal(gram)
+    return jnp.maximum(norms[:, None] + norms[None, :] - 2 * gram, 0)

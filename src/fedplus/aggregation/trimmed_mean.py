@@ -1,0 +1,49 @@
+"""The coordinatewise trimmed mean (Yin et al., 2018)."""
+
+from typing import final
+
+import jax.numpy as jnp
+from jax import lax
+from typing_extensions import override
+
+from fedplus._check import require_number
+from fedplus._types import Matrix, Vector, settings
+from fedplus.aggregation.base import AbstractAggregator, Aggregate
+from fedplus.aggregation.rows import each_weight
+
+
+@final
+@settings
+class TrimmedMean(AbstractAggregator):
+    """In each coordinate the mean of what is left without the share ``trim`` on either side.
+
+    The share is of the weight; where it cuts through a party, the rest of that party's weight counts.
+
+    Args:
+        trim: β, from 0 (the mean) to below 1/2 (towards the median): the share of faulty parties that
+            it withstands.
+
+    Yin, Chen, Kannan and Bartlett, Byzantine-Robust Distributed Learning, ICML 2018, Definition 2.
+
+    >>> TrimmedMean(0.25)([[1.0], [2.0], [4.0], [900.0]]).w.tolist()
+    [3.0]
+    """
+
+    trim: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_number(self.trim, "TrimmedMean.trim", least=0)
+        require_number(0.5 - self.trim, "1/2 − TrimmedMean.trim", above=0, advice="Trim less.")
+
+    @override
+    def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+        each = each_weight(w_local, weights)
+        each = each / jnp.sum(each)
+        values, mass = lax.sort(
+            (w_local, jnp.broadcast_to(each[:, None], w_local.shape)), dimension=0, num_keys=1
+        )
+        upper = jnp.cumsum(mass, axis=0)
+        kept = jnp.minimum(upper, 1 - self.trim) - jnp.maximum(upper - mass, self.trim)
+        kept = jnp.maximum(kept, 0)
+        w = jnp.sum(kept * values, axis=0) / jnp.sum(kept, axis=0)
+        return Aggregate(w, jnp.ones((), jnp.int32), jnp.zeros((), w.dtype), jnp.array(True))
