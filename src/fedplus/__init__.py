@@ -27,7 +27,7 @@ from fedplus.data import Federation
 from fedplus.local import KappaWarning, LocalSolve
 from fedplus.objective import FixedPoint, Objective
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Custom, Quadratic, Zero
-from fedplus.simulation import Run, simulate, sweep
+from fedplus.simulation import Run, simulate, sweep, tune
 from fedplus.work import Work
 
 __version__ = "0.1.0"
@@ -69,4 +69,5 @@ __all__ = [
     "settings",
     "simulate",
     "sweep",
+    "tune",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ import typer
 
 from fedplus._check import SettingError
 from fedplus.cli import data
+from fedplus.cli.methods import methods
 
 app = typer.Typer(
     name="fedplus", no_args_is_help=True, rich_markup_mode=None, suggest_commands=False,
@@ -18,6 +19,7 @@ app = typer.Typer(
     help="Robust, personalised federated learning.",
 )  # fmt: skip
 app.add_typer(data.app, name="data")
+app.command()(methods)
 
 
 @app.callback()

@@ -7,8 +7,10 @@ from fedplus.simulation.figures import RoundFigures
 from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers, Trace, Uniform, Weighted
 from fedplus.simulation.simulate import DivergedError, simulate, sweep
+from fedplus.simulation.tune import Trial, Tuned, tune
 
 __all__ = [
     "AbstractCohort", "DivergedError", "Fault", "RoundFigures", "Run", "Stragglers", "Summary",
-    "Trace", "Uniform", "Weighted", "faults", "majority_class", "simulate", "sweep",
+    "Trace", "Trial", "Tuned", "Uniform", "Weighted", "faults", "majority_class", "simulate", "sweep",
+    "tune",
 ]  # fmt: skip

@@ -105,12 +105,14 @@ def sweep(
     rounds: int, seeds: Sequence[int] = (0,), evaluate_every: int | None = None,
     path: Sequence[float] = (), objective: bool = False, checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None, resume: bool = False, progress: bool | None = None,
-    store: str | Path | None = None, **settings: Any,
+    store: str | Path | None = None, diverged: Literal["raise", "count"] = "raise",
+    **settings: Any,
 ) -> list[Run]:  # fmt: skip
     """Several runs as one program: every method with every seed, in that order.
 
-    The methods must differ in numbers alone (δ, σ, η): the same preset with other settings. All other
-    arguments are those of ``simulate``.
+    The methods must differ in numbers alone (δ, σ, η): the same preset with other settings. With
+    ``diverged="count"`` a run in which a party's model went to NaN or Inf goes on without that party's
+    steps, and ``figures["diverged"]`` tells. All other arguments are those of ``simulate``.
     """
     setup = set_up(
         algorithms,
@@ -143,7 +145,8 @@ def sweep(
             else:
                 state, figures = pages.play(state, t, end)
             figures = to_host(figures)
-            _require_finite(figures, t, end, setup, keeper.saved)
+            if diverged == "raise":
+                _require_finite(figures, t, end, setup, keeper.saved)
             rate = (end - t) / (time.perf_counter() - begun)
             budget = int(np.clip(rate * PAUSE, 1, min(CAPACITY, 2 * budget + 1)))
             book.add_figures(figures, end - t)

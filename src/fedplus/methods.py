@@ -1,0 +1,155 @@
+"""Every method by the name people say, with what a user needs to choose one."""
+
+import difflib
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fedplus import baselines, presets
+from fedplus._check import SettingError, require
+from fedplus.algorithm import AbstractAlgorithm
+
+
+class Method(NamedTuple):
+    """A method and what it asks of a party."""
+
+    name: str
+    make: Callable[..., AbstractAlgorithm[Any]]
+    summary: str
+    judged: str
+    """Which model a party uses: "own", "global" or "adapted" (the global one after a step)."""
+    keeps: str
+    """What stays on the party between rounds, in models."""
+    sends: str
+    """What a party sends up in a round, in models."""
+    gradients: str
+    """A round's gradients of a party, with E steps."""
+    source: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Names and defaults; ``inspect.Parameter.empty`` for what must be given."""
+        given = inspect.signature(self.make).parameters
+        return {name: p.default for name, p in given.items()}
+
+    def __call__(self, **settings: Any) -> AbstractAlgorithm[Any]:
+        """The method with these settings; a wrong one is refused with those there are."""
+        known = self.settings
+        for name in settings:
+            allowed = f"one of: {', '.join(known)}"
+            require(name in known, f"setting of {self.name}", name, allowed)
+        missing = [
+            name
+            for name, default in known.items()
+            if default is inspect.Parameter.empty and name not in settings
+        ]
+        require(
+            not missing, f"settings of {self.name}", ", ".join(settings) or "none",
+            f"given with {', '.join(missing)}", f"E.g. {missing[0] if missing else ''}=0.1.",
+        )  # fmt: skip
+        return self.make(**settings)
+
+
+FED_PLUS = "Kundu, Yu, Wynter and Lim, Robustness and Personalization in Federated Learning"
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method(
+            "local", presets.local_sgd, "every party on its own", "own", "1", "0", "E",
+            f"{FED_PLUS}, Table 1",
+        ),
+        Method(
+            "fedavg", presets.fedavg, "mean of the parties' models", "global", "0", "1", "E",
+            "McMahan et al., Communication-Efficient Learning of Deep Networks, AISTATS 2017",
+        ),
+        Method(
+            "rfa", presets.rfa, "geometric median of the parties' models", "global", "0", "1", "E",
+            "Pillutla, Kakade and Harchaoui, Robust Aggregation for Federated Learning, 2019",
+        ),
+        Method(
+            "comed", presets.coordinate_median, "coordinatewise median of the parties' models",
+            "global", "0", "1", "E",
+            "Yin, Chen, Kannan and Bartlett, Byzantine-Robust Distributed Learning, ICML 2018",
+        ),
+        Method(
+            "fedprox", presets.fedprox, "FedAvg with a pull to the global model", "global", "0",
+            "1", "E", "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020",
+        ),
+        Method(
+            "fedavg+", presets.fedavg_plus, "Fed+ with the mean", "own", "1", "1", "E", FED_PLUS
+        ),
+        Method(
+            "fedgeomed+", presets.fedgeomed_plus, "Fed+ with the δ-geometric median", "own", "1",
+            "1", "E", FED_PLUS,
+        ),
+        Method(
+            "fedcomed+", presets.fedcomed_plus, "Fed+ with the δ-coordinatewise median", "own",
+            "1", "1", "E", FED_PLUS,
+        ),
+        Method(
+            "hybrid", presets.hybrid, "Fed+ with a ψ for each group of layers", "own", "1", "1",
+            "E", FED_PLUS,
+        ),
+        Method(
+            "scaffold", baselines.Scaffold, "FedAvg with control variates against drift", "global",
+            "1", "2", "E (option 1: 2E)",
+            "Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging, ICML 2020",
+        ),
+        Method(
+            "pfedme", baselines.PFedMe, "personal models by Moreau envelopes", "own", "1", "1",
+            "E · inner",
+            "Dinh, Tran and Nguyen, Personalized Federated Learning with Moreau Envelopes, 2020",
+        ),
+        Method(
+            "perfedavg", baselines.PerFedAvg, "a global model that is good after one own step",
+            "adapted", "0", "1", "4E (fo: 2E)",
+            "Fallah, Mokhtari and Ozdaglar, Personalized Federated Learning: MAML, NeurIPS 2020",
+        ),
+        Method(
+            "apfl", baselines.APFL, "a learned mixture of an own and the global model", "own", "1",
+            "1", "2E", "Deng, Kamani and Mahdavi, Adaptive Personalized Federated Learning, 2020",
+        ),
+        Method(
+            "ditto", baselines.Ditto, "an own model beside FedAvg's, pulled towards it", "own",
+            "1", "1", "2E", "Li, Hu, Beirami and Smith, Ditto, ICML 2021",
+        ),
+        Method(
+            "l2gd", baselines.L2GD, "own steps and steps to the mean, at the toss of a coin",
+            "own", "1", "p · E", "(1 − p) · E",
+            "Hanzely and Richtárik, Federated Learning of a Mixture of Global and Local Models, 2020",
+        ),
+        Method(
+            "hypcluster", baselines.HypCluster, "a few models, each party takes the best", "own",
+            "0", "1", "E, and q · E losses",
+            "Mansour, Mohri, Ro and Suresh, Three Approaches for Personalization, 2020",
+        ),
+        Method(
+            "mapper", baselines.Mapper, "an own and a central model, interpolated", "own", "1",
+            "1", "Λ · E + E, and Λ · E losses",
+            "Mansour, Mohri, Ro and Suresh, Three Approaches for Personalization, 2020",
+        ),
+        Method(
+            "fedfomo", baselines.FedFomo, "a party takes from others' models what helps it", "own",
+            "1", "1 (and is sent m)", "E, and m + 1 losses",
+            "Zhang et al., Personalized Federated Learning with First Order Model Optimization, 2021",
+        ),
+        Method(
+            "fedsplit", baselines.FedSplit, "operator splitting with the right fixed points",
+            "global", "1", "1", "E",
+            "Pathak and Wainwright, FedSplit, NeurIPS 2020",
+        ),
+    )
+}  # fmt: skip
+
+
+def method(name: str) -> Method:
+    """The method of that name; a wrong one gets a suggestion.
+
+    >>> method("ditto")(eta=0.1, lam=0.5)
+    Ditto(eta=0.1, lam=0.5, aggregate=None)
+    """
+    if name in METHODS:
+        return METHODS[name]
+    near = difflib.get_close_matches(str(name), METHODS, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(METHODS)}."
+    raise SettingError(f"method must be one that fedplus knows, got {name!r}. {hint}")
