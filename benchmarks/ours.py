@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).parent / "peers"))
 
 import jax
 from clock import peak_megabytes, since_start
-from workloads import HIDDEN, WORKLOADS, federation
+from workloads import HIDDEN, METHODS, WORKLOADS, federation
 
 import fedplus as fp
-from fedplus import models, presets
+from fedplus import baselines, models, presets
 
 
 def method_of(name, eta):
@@ -29,6 +29,12 @@ def method_of(name, eta):
         "fedavg+": lambda: presets.fedavg_plus(**plus),
         "fedgeomed+": lambda: presets.fedgeomed_plus(**plus),
         "fedcomed+": lambda: presets.fedcomed_plus(**plus),
+        "scaffold": lambda: baselines.Scaffold(eta_l=eta),
+        "ditto": lambda: baselines.Ditto(eta=eta, lam=METHODS["ditto"]["lam"]),
+        "apfl": lambda: baselines.APFL(eta=eta, alpha=METHODS["apfl"]["alpha"], adaptive=False),
+        "pfedme": lambda: baselines.PFedMe(
+            eta=eta, lam=METHODS["pfedme"]["lam"], eta_inner=eta, inner=METHODS["pfedme"]["inner"]
+        ),
     }[name]()
     return dataclasses.replace(made, over=over) if over else made
 

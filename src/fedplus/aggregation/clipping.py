@@ -27,8 +27,7 @@ class CentredClipping(AbstractAggregator):
         tau: Radius τ.
         iterations: How many times, the paper's L.
 
-    Karimireddy, He and Jaggi, Learning from History for Byzantine Robust Optimization, ICML 2021,
-    Algorithm 2.
+    Karimireddy, He and Jaggi, Learning from History for Byzantine Robust Optimization, ICML 2021.
     """
 
     tau: float
@@ -53,7 +52,7 @@ class NormClipping(AbstractAggregator):
     Args:
         tau: The longest update, in parameter units.
 
-    Sun, Kairouz, Suresh and McMahan, Can You Really Backdoor Federated Learning?, 2019, section 4.
+    Sun, Kairouz, Suresh and McMahan, Can You Really Backdoor Federated Learning?, 2019.
     """
 
     tau: float

@@ -26,7 +26,7 @@ class Krum(AbstractAggregator):
         keep: m, how many of the best models are averaged; 1 is Krum.
 
     Blanchard, El Mhamdi, Guerraoui and Stainer, Machine Learning with Adversaries: Byzantine Tolerant
-    Gradient Descent, NeurIPS 2017, section 4.
+    Gradient Descent, NeurIPS 2017.
 
     >>> Krum(faulty=1)([[1.0], [1.5], [2.0], [1.75], [900.0]]).w.tolist()
     [1.75]

@@ -23,7 +23,7 @@ class TrimmedMean(AbstractAggregator):
         trim: β, from 0 (the mean) to below 1/2 (towards the median): the share of faulty parties that
             it withstands.
 
-    Yin, Chen, Kannan and Bartlett, Byzantine-Robust Distributed Learning, ICML 2018, Definition 2.
+    Yin, Chen, Kannan and Bartlett, Byzantine-Robust Distributed Learning, ICML 2018.
 
     >>> TrimmedMean(0.25)([[1.0], [2.0], [4.0], [900.0]]).w.tolist()
     [3.0]

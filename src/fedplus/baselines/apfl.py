@@ -43,8 +43,8 @@ class APFL(AbstractBaseline[APFLState]):
         adaptive: Whether α_k is learned; else it stays.
         aggregate: What averages the w_k; by default the mean.
 
-    Deng, Kamani and Mahdavi, Adaptive Personalized Federated Learning, 2020, Algorithm 1 and
-    equation (10). The gradient in v_k carries the chain rule's factor α_k, as their analysis has it.
+    Deng, Kamani and Mahdavi, Adaptive Personalized Federated Learning, 2020, Algorithm 1, with
+    α_k updated by its gradient. That in v_k carries the chain rule's factor α_k, as their analysis has.
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("v_local", "alpha")
@@ -85,7 +85,7 @@ class APFL(AbstractBaseline[APFLState]):
                 if self.adaptive:
                     apart = jax.tree.map(jnp.vdot, steps.minus(v, w), at_mixed)
                     moved = share - self.eta * sum(jax.tree.leaves(apart))
-                    share = jnp.where(i == 0, jnp.clip(moved, 0, 1), share)  # eq. (10)
+                    share = jnp.where(i == 0, jnp.clip(moved, 0, 1), share)
                 v = steps.plus(v, -self.eta * carry[2], at_mixed)
                 return steps.plus(w, -self.eta, gradient(w, batch)), v, share
 

@@ -44,7 +44,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
         epsilon: Share of them chosen at random instead.
 
     Zhang, Sapra, Fidler, Yeung and Alvarez, Personalized Federated Learning with First Order Model
-    Optimization, ICLR 2021, equations (3) and (4).
+    Optimization, ICLR 2021, section 3: the weights, and the update by them.
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("theta", "affinity")
@@ -86,9 +86,9 @@ class FedFomo(AbstractBaseline[FedFomoState]):
             apart = models - own
             distance = jnp.sqrt(jnp.sum(apart**2, axis=1))
             gain = jnp.where(arrived[others] & (distance > 0), gain, 0)
-            weight = jnp.maximum(gain, 0) / jnp.where(distance > 0, distance, 1)  # eq. (3)
+            weight = jnp.maximum(gain, 0) / jnp.where(distance > 0, distance, 1)
             total = jnp.sum(weight)
-            mixed = own + (weight / jnp.where(total > 0, total, 1)) @ apart  # eq. (4)
+            mixed = own + (weight / jnp.where(total > 0, total, 1)) @ apart
             w_k = steps.descend(
                 mixed, batches, count, grad, lambda w, g: steps.plus(w, -self.eta, g)
             )

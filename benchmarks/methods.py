@@ -1,0 +1,54 @@
+"""Speed of SCAFFOLD, Ditto, APFL and pFedMe: rounds a second beside the peers that have them, on A10.
+
+    python benchmarks/methods.py                       # writes benchmarks/results/methods-cpu.json
+
+Ours runs before and after the peers, each in a process of its own, and the mean is taken.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "peers"))
+
+from run import PEERS, environment, requirements_of, run_one  # noqa: E402
+from simulation import ours, together  # noqa: E402
+
+METHODS = ("scaffold", "ditto", "apfl", "pfedme")
+
+
+def main():
+    """Run, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seconds", type=float, default=10.0, help="of timed rounds a run")
+    asked = parser.parse_args()
+    report = {"cores": os.cpu_count(), "load before": round(os.getloadavg()[0], 1), "methods": {}}
+    for method in METHODS:
+        turns = [ours("A10", method, asked.seconds)]
+        peers = []
+        for name, peer in PEERS.items():
+            if method in peer.methods:
+                python = environment(peer.environment, requirements_of(peer))
+                entry = {"peer": name, "method": method}
+                found = {"error": "cannot be installed"}
+                if python is not None:
+                    found = run_one(python, peer, "A10", method, asked.seconds, 600)
+                peers.append(entry | found)
+                print(json.dumps(peers[-1]), flush=True)
+        turns.append(ours("A10", method, asked.seconds))
+        mine = together(turns)
+        rates = {p["peer"]: p["rounds_per_second"] for p in peers if "error" not in p}
+        times = {name: round(mine["rounds_per_second"] / rate, 1) for name, rate in rates.items()}
+        report["methods"][method] = {"fedplus": mine, "peers": peers, "times": times}
+        print(method, mine["rounds_per_second"], times, flush=True)
+    out = HERE / "results" / "methods-cpu.json"
+    temporary = out.with_suffix(".tmp")
+    temporary.write_text(json.dumps(report, indent=1) + "\n")
+    temporary.replace(out)
+
+
+if __name__ == "__main__":
+    main()
