@@ -15,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "peers"))
 
 from run import PEERS, environment, requirements_of, run_one  # noqa: E402
+
 from simulation import ours, together  # noqa: E402
 
 METHODS = ("scaffold", "ditto", "apfl", "pfedme")

@@ -12,6 +12,7 @@ import pytest
 from loopback import serving
 
 from fedplus.data.files import DataError, File, Source, download, obtain, place
+from terminal import seen
 
 BODY = np.random.default_rng(0).bytes(50_000)
 CHECKSUM = "sha256:" + hashlib.sha256(BODY).hexdigest()
@@ -196,3 +197,18 @@ def test_killed_while_downloading_goes_on_from_there(cache, server):
     assert obtain(source(server, checksum=checksum)) == body
     assert server.ranges[-1] == f"bytes={arrived}-"
     assert left_behind(cache) == ["file.bin"]
+
+
+@pytest.mark.parametrize("on_terminal", [True, False])
+def test_a_person_sees_how_far_it_is_and_a_pipe_sees_nothing(cache, server, on_terminal):
+    program = (
+        "from fedplus.data.files import File, Source, obtain\n"
+        f"file = File('some/file.bin', {CHECKSUM!r}, ({server.url()!r},))\n"
+        "obtain((Source((file,), lambda path: path),))\n"
+    )
+    text = seen(program, on_terminal)
+    if on_terminal:
+        for what in ("file.bin", "50.0/50.0 kB", "/s"):
+            assert what in text
+    else:
+        assert text == ""

@@ -62,8 +62,8 @@ GOLDEN = {
     "digits-robust": "f6d44825412b6553",
     "digits-personal": "a50a08b5cedd3c41",
     "synthetic-regression": "121732a308827fa0",
-    "mnist-robust": "e6ae1df07a106e28",
-    "mnist-personal": "31678acee0b3cc78",
+    "mnist-robust": "7fe3ae730225123d",
+    "mnist-personal": "bf8193f5c4b91a8d",
     "synthetic": "2736d43f7aacdd35",
     "mnist": "920a980af8cf1f2e",
     "femnist-standin": "6e29fa978c61800b",
@@ -72,7 +72,7 @@ GOLDEN = {
     "heart-disease": "5943aa08cd4c1f94",
     "parkinsons": "67ad71236fa74975",
     "school": "de098ced0acfa205",
-    "mnist-writers": "1cab4829cc0ecf97",
+    "mnist-writers": "93ff52fbec85fc2b",
 }
 
 

@@ -1,7 +1,7 @@
 """MNIST as published: 60,000 + 10,000 images of 28 × 28."""
 
-import functools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -64,10 +64,13 @@ def images() -> tuple[Host, Host]:
 
 
 def standardised(x: Host) -> Host:
-    """(x/255 − 0.1307)/0.3081, by a table of the 256 values."""
-    return _table()[x]
+    """(x/255 − 0.1307)/0.3081."""
+    return scaled(x, np.float32(1 / 255 / SPREAD), np.float32(MEAN / SPREAD))
 
 
-@functools.cache
-def _table() -> Host:
-    return ((np.arange(256) / 255 - MEAN) / SPREAD).astype(np.float32)
+def scaled(x: Host, slope: Any, shift: Any) -> Host:
+    """X · slope − shift in float32, in place: a copy fewer is a third of the time."""
+    made = x.astype(np.float32)
+    made *= slope
+    made -= shift
+    return made
