@@ -28,7 +28,7 @@ METHODS = {
     "coordinate median": presets.coordinate_median(eta=ETA),
     "FedAvg+": presets.fedavg_plus(eta=ETA, sigma=SIGMA, delta=0.1),
     "FedGeoMed+": presets.fedgeomed_plus(eta=ETA, sigma=SIGMA, delta=0.3),
-    "FedCoMed+": presets.fedcomed_plus(eta=ETA, sigma=SIGMA, delta=0.03),
+    "FedCoMed+": presets.fedcomed_plus(eta=ETA, sigma=10 * SIGMA, delta=0.003),
 }
 PLUS = {
     "FedAvg+": presets.fedavg_plus,

@@ -4,17 +4,16 @@ import sys
 
 import fedplus as fp
 
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 folder, target = sys.argv[1:]
 federation = fp.Federation.from_folder(folder, target=target, missing="mean").standardised()
-classes = len(federation.info.classes)
+features, classes = federation.train.x.shape[1], len(federation.info.classes)
+model = fp.models.logistic(features, classes) if classes else fp.models.linear(features)
 run = fp.simulate(
     fp.presets.fedgeomed_plus(eta=0.05, sigma=0.2, delta=0.1),
-    federation,
-    fp.models.logistic(federation.train.x.shape[1], classes),
-    rounds=100,
-    steps=20,
-    batch_size=20,
-    seed=0,
-)
+    federation, model, rounds=100, steps=20, batch_size=20, seed=0,
+)  # fmt: skip
+print(f"{model.task.score_name} of each hospital's own model on its test samples")
 for hospital, score in zip(federation.names, run.evaluations["personal_score"][-1], strict=True):
     print(f"{hospital:20} {score:.3f}")

@@ -7,7 +7,7 @@
 [1.0, 2.0]
 """
 
-from fedplus import baselines, models, presets
+from fedplus import baselines, methods, models, presets
 from fedplus._check import SettingError
 from fedplus._types import settings
 from fedplus.aggregation import (
@@ -64,6 +64,7 @@ __all__ = [
     "Work",
     "Zero",
     "baselines",
+    "methods",
     "models",
     "presets",
     "settings",

@@ -41,6 +41,8 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
 
     per_party: ClassVar[tuple[str, ...]]
     """The fields of the state that hold a row for each party."""
+    batches_a_step: ClassVar[int] = 1
+    """Minibatches that a step of a party takes."""
     compares: ClassVar[bool] = False
     """Whether its parties compare models on validation samples (``Work.held``)."""
 

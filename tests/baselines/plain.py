@@ -112,7 +112,8 @@ def l2gd(m, a, cohort, batches, steps, n, heads):
     x = m["models"][cohort]
     for i in range(max(steps)):
         if heads(i):
-            x = x - a.alpha * a.lam / (k_active * a.p) * (x - x.mean(0))
+            moved = x - a.alpha * a.lam / (k_active * a.p) * (x - x.mean(0))
+            x = np.where((i < np.asarray(steps))[:, None], moved, x)
         else:
             for j in range(k_active):
                 if i < steps[j]:

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import plain
 import pytest
-from methods import EVERY
+from every_method import EVERY
 from quadratic import GRAD, D, E, N, Parties, one_round, work
 
 import fedplus as fp

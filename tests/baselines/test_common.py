@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from methods import EVERY, PERSONAL
+from every_method import EVERY, PERSONAL
 from quadratic import GRAD, D, E, N, Parties, one_round, plain_grad, work
 
 import fedplus as fp

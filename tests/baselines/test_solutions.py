@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from methods import EVERY
+from every_method import EVERY
 from quadratic import GRAD, D, N, Parties, one_round
 
 import fedplus as fp

@@ -1,6 +1,7 @@
 """A real HTTP server on loopback that can misbehave."""
 
 import contextlib
+import gzip
 import http.server
 import threading
 import time
@@ -41,6 +42,9 @@ def serving(body):
                 return
             rest = server.body[first:]
             self.send_response(206 if asked else 200)
+            if "gzip" in (self.headers.get("Accept-Encoding") or ""):  # As GitHub's raw files do.
+                rest = gzip.compress(rest)
+                self.send_header("Content-Encoding", "gzip")
             self.send_header("Content-Length", str(len(rest)))
             self.end_headers()
             stop = server.die_after.pop(0) if server.die_after else None

@@ -80,12 +80,31 @@ def test_a_partys_noise_does_not_depend_on_who_else_is_corrupted():
     assert np.array_equal(alone.train.party(3)[0], among.train.party(3)[0])
 
 
+def test_a_party_named_twice_is_corrupted_once():
+    made = corrupt(CLEAN, [1, "1"], negate)
+    assert np.array_equal(made.train.party(1)[0], -CLEAN.train.party(1)[0])
+
+
+WHOLE = CLEAN._replace(train=CLEAN.train._replace(x=np.ones_like(CLEAN.train.x, dtype=np.int32)))
+
+
 @pytest.mark.parametrize(
     ("call", "match"),
     [
         (lambda: corrupt(CLEAN, [9], negate), "party must be a name, or a number from 0 to 3"),
         (lambda: corrupt(CLEAN, ["x"], negate), "party must be the name of one"),
         (lambda: corrupt(CLEAN, [0], negate, splits=("tests",)), "splits must be among train"),
+        (lambda: corrupt(WHOLE, [0], negate, splits=("train",)), "inputs to negate must be real"),
+        (
+            lambda: corrupt(WHOLE, [0], noise(1.0), splits=("train",)),
+            "inputs to noise must be real",
+        ),
+        (lambda: corrupt(CLEAN, [0], flip(2)), "labels to flip must be whole numbers below 2"),
+        (
+            lambda: corrupt(CLEAN, [0], relabel(2)),
+            "labels to relabel must be whole numbers below 2",
+        ),
+        (lambda: noise(1.0, classes=0), "noise's classes must be a whole number"),
         (lambda: noise(-1.0), "noise's scale must be a finite number ≥ 0"),
         (lambda: noise(1.0, "cauchy"), "noise's law must be normal or laplace"),
     ],

@@ -169,6 +169,7 @@ def test_sent140_reads_stanfords_archive_and_glove(monkeypatch, tmp_path):
         ("2", "ann", "so so"),
     ]
     tweets += [("4", "bob", f"good {'very ' * 40}"), ("0", "bob", "bad"), ("4", "cy", "good")]
+    tweets += [("0", "ann", "very bad"), ("4", "bob", "very good!")]
 
     def write(path):
         out = io.StringIO(newline="")
@@ -184,7 +185,7 @@ def test_sent140_reads_stanfords_archive_and_glove(monkeypatch, tmp_path):
     archive = tmp_path / "glove" / "glove.6B.zip"
     vectors = glove_archive(archive, ["good", "bad", "day", "very", "café", "!", ",", "unused"])
     monkeypatch.setattr(glove, "ARCHIVE", File("glove/glove.6B.zip"))
-    made = load("sent140", least=2, features=50)
+    made = load("sent140", least=3, features=50)
     assert made.names == ("ann", "bob")
     assert made.info.words == ("", "?", "!", ",", "bad", "café", "day", "good", "very")
     assert made.train.x.shape[1] == 25
@@ -194,12 +195,14 @@ def test_sent140_reads_stanfords_archive_and_glove(monkeypatch, tmp_path):
         for row, y in zip(split.x, split.y, strict=True)
     }
     long = " ".join(["good"] + ["very"] * 24)
-    assert said == {"good café , day ! ?": 1, "bad ? day": 0, long: 1, "bad": 0}
+    assert said == {
+        "good café , day ! ?": 1, "bad ? day": 0, long: 1, "bad": 0, "very bad": 0, "very good !": 1,
+    }  # fmt: skip
     for token, word in enumerate(made.info.words):
         expected = vectors.get(word, np.zeros(50))
         assert np.allclose(made.info.embedding[token], expected, atol=1e-6)
     with pytest.raises(fp.SettingError, match="features must be one of 50, 100, 200, 300"):
-        load("sent140", least=2, features=77)
+        load("sent140", least=3, features=77)
 
 
 def test_kaggles_prices_by_day_and_stock(tmp_path):

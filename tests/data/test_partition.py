@@ -93,7 +93,7 @@ def test_a_column_names_its_parties():
         (partition.shards(500, classes=1, least=4), "parties must be"),
         (partition.shards(100, classes=1, least=12), "least must be at most 10"),
         (partition.dirichlet(12, 1e-4, least=100), "Raise alpha, or lower least"),
-        (partition.by_column([1, 2]), "column must be 1450, one a sample"),
+        (partition.by_column([1, 2]), "column must be of 1450 values, one a sample"),
     ],
 )
 def test_what_cannot_be_dealt_out_is_one_line(how, match):
@@ -141,7 +141,7 @@ TINY = [(np.full((n, 1), float(k)), np.full(n, k)) for k, n in enumerate((40, 1,
 
 
 def test_tiny_parties_are_refused_merged_or_dropped():
-    with pytest.raises(fp.SettingError, match=r"party '1', '2', '3' must be of at least 2 samples"):
+    with pytest.raises(fp.SettingError, match=r"party '1', '2', '3' must be of at least 3 samples"):
         Federation.from_arrays(TINY)
     dropped = Federation.from_arrays(TINY, small="drop")
     assert dropped.names == ("0", "4")
@@ -153,7 +153,10 @@ def test_tiny_parties_are_refused_merged_or_dropped():
     with pytest.raises(fp.SettingError, match="at least one party"):
         Federation.from_arrays(TINY, small="drop", least=100)
     with pytest.raises(fp.SettingError, match="small must be one of refuse, merge, drop"):
-        Federation.from_arrays(TINY, small="hide")
+        Federation.from_arrays(TINY[:1], small="hide")
+    clash = {"a": np.array([0]), "b": np.array([1, 2]), "a+b": np.arange(3, 40)}
+    with pytest.raises(fp.SettingError, match="small parties joined would have it, too"):
+        Federation.from_partition(np.ones((40, 1)), np.ones(40, int), clash, small="merge")
 
 
 def test_given_test_samples_leave_training_samples_for_validation():
@@ -176,3 +179,81 @@ def test_standardised_by_the_training_samples_of_all_parties():
     assert np.allclose(made.test.x, expected, atol=1e-5)
     constant = Federation.from_arrays([(np.ones((9, 2)), np.ones(9))]).standardised()
     assert np.isfinite(constant.train.x).all()
+
+
+def test_who_else_there_is_does_not_change_a_partys_test_samples():
+    """Nor does dropping a party too small to have validation samples: nothing leaks into tuning."""
+    x = np.arange(63, dtype=np.float32)[:, None]
+    rows = {"a": np.arange(2), "b": np.arange(2, 33), "c": np.arange(33, 63)}
+    y = np.arange(63) % 3
+    plain = Federation.from_partition(x, y, rows, small="drop")
+    tuned = Federation.from_partition(x, y, rows, small="drop", validation_share=0.3)
+    alone = Federation.from_partition(x, y, {"c": rows["c"]})
+    assert plain.names == tuned.names == ("b", "c")
+    for k in (0, 1):
+        np.testing.assert_array_equal(plain.test.party(k)[0], tuned.test.party(k)[0])
+    np.testing.assert_array_equal(plain.test.party(1)[0], alone.test.party(0)[0])
+
+
+@pytest.mark.parametrize("test_share", [0.01, 0.5, 0.99])
+@pytest.mark.parametrize("validation_share", [0.0, 0.01, 0.99])
+def test_of_three_samples_each_kind_gets_its_own(test_share, validation_share):
+    made = Federation.from_arrays(
+        [(np.ones((3, 1)), np.arange(3))], test_share=test_share, validation_share=validation_share
+    )
+    assert made.test.size[0] == 1
+    assert made.train.size[0] == (1 if validation_share else 2)
+
+
+@pytest.mark.parametrize(
+    ("split", "match"),
+    [
+        ({"test_size": 0.5}, "setting must be one of: test_share, validation_share, small"),
+        ({"seed": -1}, "seed must be a whole number"),
+        ({"seed": 1.5}, "seed must be a whole number"),
+        ({"test_share": "0.2"}, "test_share must be a finite number"),
+        ({"test_share": 0}, "test_share must be a finite number > 0"),
+        ({"validation_share": 1.0}, "validation_share must be below 1"),
+        ({"least": 2.5}, "least must be a whole number"),
+    ],
+)
+def test_a_misspelt_or_impossible_setting_is_refused(split, match):
+    for call in (
+        lambda: Federation.from_arrays(TINY[:1], **split),
+        lambda: Federation.from_partition(*TINY[0], partition.iid(2), **split),
+    ):
+        with pytest.raises(fp.SettingError, match=match):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("rows", "match"),
+    [
+        ({"a": [0, 1, 999]}, "rows must be from 0 to 39"),
+        ({"a": [-1, 1, 2]}, "rows must be from 0 to 39"),
+        ({"a": [0, 1, 2], "b": [2, 3, 4]}, "each of one party alone"),
+        ({"a": [0, 0, 1]}, "each of one party alone"),
+        ({"a": np.ones(40, bool)}, "rows of party 'a' must be row numbers"),
+        ({}, "parties must be at least one"),
+    ],
+)
+def test_rows_must_be_there_and_one_partys(rows, match):
+    with pytest.raises(fp.SettingError, match=match):
+        Federation.from_partition(*TINY[0], rows)
+    lists = Federation.from_partition(*TINY[0], {"a": [0, 1, 2, 3]})
+    assert lists.train.size[0] + lists.test.size[0] == 4
+
+
+def test_standardised_survives_large_means_and_constant_columns():
+    rng = np.random.default_rng(0)
+    x = rng.normal(1000, 1, size=(300_000, 2)).astype(np.float32)
+    x[:, 1] = 0.1
+    made = Federation.from_arrays([(x, np.zeros(len(x), int))]).standardised()
+    assert abs(made.train.x[:, 0].mean(dtype=float)) < 1e-2
+    assert abs(made.train.x[:, 0].std(dtype=float) - 1) < 1e-2
+    assert np.abs(made.train.x[:, 1]).max() < 1e-5
+
+
+def test_labels_beyond_32_bits_are_refused():
+    with pytest.raises(fp.SettingError, match="of 32 bits"):
+        Federation.from_arrays([(np.ones((5, 1)), np.arange(5) + 2**40)])

@@ -92,6 +92,8 @@ def test_fedfomo_is_judged_on_validation_samples_it_does_not_use():
     [
         ({"grid": {}}, "grid must be values to try"),
         ({"grid": {"eta": 0.1}}, r"grid\['eta'\] must be a list of values"),
+        ({"grid": {"eta": (0.1,), "mu": (1,)}}, "grid must be settings of the method: eta, got mu"),
+        ({"grid": {"eta": (0.1,)}, "seeds": ()}, "seeds must be at least one"),
         ({"grid": {"eta": ()}}, r"grid\['eta'\] must be a list of values"),
         ({"samples": 0, "grid": {"eta": (0.1,)}}, "samples must be a whole number"),
         ({"federation": federation(), "grid": {"eta": (0.1,)}}, "one with validation samples"),

@@ -50,7 +50,7 @@ class AbstractAggregator(ABC):
             w_local: (N, d), a model a row; NumPy or JAX.
             weights: (N,), not negative. A party of weight 0 is left out, whatever its row holds.
             start: (d,), a point near the result, such as last round's w̃: saves passes over W and
-                changes nothing else.
+                changes nothing else, except for clipping, which clips what parties are away from it.
 
         Raises:
             SettingError: On shapes that do not fit, no parties, or entries that are not finite.

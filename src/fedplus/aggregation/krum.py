@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import lax
 from typing_extensions import override
 
-from fedplus._check import require, require_number
+from fedplus._check import require
 from fedplus._types import Array, Matrix, Vector, settings, static
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.rows import each_weight, weighted_mean
@@ -37,8 +37,8 @@ class Krum(AbstractAggregator):
 
     def __post_init__(self) -> None:
         for name, value, least in (("faulty", self.faulty, 0), ("keep", self.keep, 1)):
-            require_number(value, f"Krum.{name}", least=least)
-            require(value == int(value), f"Krum.{name}", value, "a whole number")
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+            require(whole, f"Krum.{name}", repr(value), f"a whole number ≥ {least}")
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
@@ -51,10 +51,12 @@ class Krum(AbstractAggregator):
         apart = jnp.where(jnp.eye(len(apart), dtype=bool), jnp.inf, apart)
         nearest = jnp.sort(apart, axis=1)
         place = jnp.arange(len(apart))
-        wanted = (place < jnp.maximum(n - self.faulty - 2, 1)) & jnp.isfinite(nearest)
-        score = jnp.sum(jnp.where(wanted, nearest, 0), axis=1)
-        score = jnp.where(counts, score, jnp.inf)
-        order = jnp.argsort(jnp.argsort(score))
+        near = jnp.clip(n - self.faulty - 2, 1, jnp.maximum(n - 1, 1))
+        # So far away that its square is infinite or no number, a model scores worst, not best.
+        nearest = jnp.where(jnp.isnan(nearest), jnp.inf, nearest)
+        score = jnp.sum(jnp.where((place < near) & (n > 1), nearest, 0), axis=1)
+        # Those that do not count come last, behind even an infinite score.
+        order = jnp.argsort(jnp.lexsort((score, ~counts)))
         chosen = (order < self.keep) & counts
         w = weighted_mean(w_local, chosen.astype(w_local.dtype))
         return Aggregate(w, jnp.ones((), jnp.int32), jnp.zeros((), w.dtype), jnp.array(True))
@@ -64,4 +66,7 @@ def squared_distances(rows: Matrix) -> Array:
     """‖w_i − w_j‖² for all pairs, by one product."""
     gram = jnp.matmul(rows, rows.T, precision=lax.Precision.HIGHEST)
     norms = jnp.diagonal(gram)
-    return jnp.maximum(norms[:, None] + norms[None, :] - 2 * gram, 0)
+    # A norm that overflows makes its row and column infinite, and never NaN.
+    norms = jnp.where(jnp.isfinite(norms), norms, jnp.inf)
+    apart = norms[:, None] + norms[None, :] - 2 * gram
+    return jnp.where(jnp.isinf(norms[:, None] + norms[None, :]), jnp.inf, jnp.maximum(apart, 0))

@@ -11,6 +11,10 @@ from fedplus._types import Matrix, Vector, settings
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.rows import each_weight
 
+MOST = 0.49
+SLIVER = 1e-3
+"""Share of a party's weight that is as good as none."""
+
 
 @final
 @settings
@@ -20,7 +24,7 @@ class TrimmedMean(AbstractAggregator):
     The share is of the weight; where it cuts through a party, the rest of that party's weight counts.
 
     Args:
-        trim: β, from 0 (the mean) to below 1/2 (towards the median): the share of faulty parties that
+        trim: β, from 0 (the mean) to 0.49 (towards the median): the share of faulty parties that
             it withstands.
 
     Yin, Chen, Kannan and Bartlett, Byzantine-Robust Distributed Learning, ICML 2018.
@@ -32,18 +36,23 @@ class TrimmedMean(AbstractAggregator):
     trim: float = 0.1
 
     def __post_init__(self) -> None:
-        require_number(self.trim, "TrimmedMean.trim", least=0)
-        require_number(0.5 - self.trim, "1/2 − TrimmedMean.trim", above=0, advice="Trim less.")
+        require_number(
+            self.trim, "TrimmedMean.trim", least=0, most=MOST, advice="Or take CoordinateMedian()."
+        )
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        each = each_weight(w_local, weights)
-        each = each / jnp.sum(each)
+        each = each_weight(
+            w_local, weights
+        )  # Not normalised: whole weights add up without rounding.
+        low = self.trim * jnp.sum(each)
+        high = jnp.sum(each) - low
         values, mass = lax.sort(
             (w_local, jnp.broadcast_to(each[:, None], w_local.shape)), dimension=0, num_keys=1
         )
         upper = jnp.cumsum(mass, axis=0)
-        kept = jnp.minimum(upper, 1 - self.trim) - jnp.maximum(upper - mass, self.trim)
-        kept = jnp.maximum(kept, 0)
-        w = jnp.sum(kept * values, axis=0) / jnp.sum(kept, axis=0)
+        kept = jnp.minimum(upper, high) - jnp.maximum(upper - mass, low)
+        # A sliver that rounding leaves of a party must not let it in, however far away it is.
+        kept = jnp.where(kept > SLIVER * mass, kept, 0)
+        w = jnp.sum(jnp.where(kept > 0, kept * values, 0), axis=0) / jnp.sum(kept, axis=0)
         return Aggregate(w, jnp.ones((), jnp.int32), jnp.zeros((), w.dtype), jnp.array(True))

@@ -56,7 +56,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
 
     def __post_init__(self) -> None:
         require_number(self.eta, "FedFomo.eta", above=0)
-        require_number(self.m, "FedFomo.m", least=1)
+        steps.require_count(self.m, "FedFomo.m")
         require_number(self.epsilon, "FedFomo.epsilon", least=0, most=1)
 
     @override
@@ -115,10 +115,10 @@ class FedFomo(AbstractBaseline[FedFomoState]):
         assert work.key is not None
         for_who, for_noise = jax.random.split(work.key)
         k = len(work.cohort)
-        rank = jnp.argsort(jnp.argsort(state.affinity[work.cohort], axis=1), axis=1)
-        noise = jax.random.uniform(for_noise, (k, n))
+        noise = jax.random.uniform(for_noise, (k, n))  # It also decides between equals.
+        rank = jnp.argsort(jnp.lexsort((noise, state.affinity[work.cohort]), axis=1), axis=1)
         explore = jax.random.bernoulli(for_who, self.epsilon, (k, n))
-        score = rank + noise + jnp.where(explore, n * noise, 0)
+        score = jnp.where(explore, n * noise, rank)
         score = score.at[jnp.arange(k), work.cohort].set(-1)
         chosen: Array = lax.top_k(score, m)[1]
         return chosen.astype(jnp.int32)

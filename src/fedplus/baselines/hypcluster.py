@@ -35,7 +35,7 @@ class HypCluster(AbstractBaseline[HypClusterState]):
     Args:
         eta: η.
         q: How many models.
-        spread: Standard deviation of the noise that tells them apart at first.
+        spread: Standard deviation of the noise that tells them apart at first, the same in every run.
         aggregate: What averages the models of a cluster; by default the mean.
 
     Mansour, Mohri, Ro and Suresh, Three Approaches for Personalization with Applications to Federated
@@ -51,7 +51,7 @@ class HypCluster(AbstractBaseline[HypClusterState]):
 
     def __post_init__(self) -> None:
         require_number(self.eta, "HypCluster.eta", above=0)
-        require_number(self.q, "HypCluster.q", least=1)
+        steps.require_count(self.q, "HypCluster.q")
         require_number(self.spread, "HypCluster.spread", least=0)
         steps.require_aggregator(self.aggregate, "HypCluster")
 

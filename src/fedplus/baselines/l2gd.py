@@ -90,7 +90,10 @@ class L2GD(AbstractBaseline[L2GDState]):
 
         def common_step(i: Array, rows: Matrix, diverged: Array) -> tuple[Matrix, Array]:
             result, _ = steps.from_active(work, rows, centre, self.aggregate)
-            return rows - self.alpha * self.lam / (n * self.p) * (rows - result.w), diverged
+            moved = rows - self.alpha * self.lam / (n * self.p) * (rows - result.w)
+            moved = jnp.where((i < counts)[:, None], moved, rows)
+            rows, now = jax.vmap(steps.finite_or)(moved, rows)
+            return rows, diverged | now
 
         def toss(i: Array, carry: tuple[Matrix, Array]) -> tuple[Matrix, Array]:
             heads = jax.random.bernoulli(jax.random.fold_in(key, i), self.p)

@@ -55,7 +55,8 @@ class Mapper(AbstractBaseline[MapperState]):
     def __post_init__(self) -> None:
         require_number(self.eta, "Mapper.eta", above=0)
         require_number(self.eta_c, "Mapper.eta_c", above=0)
-        require(len(self.lambdas) > 0, "Mapper.lambdas", self.lambdas, "at least one λ")
+        some = isinstance(self.lambdas, tuple) and len(self.lambdas) > 0
+        require(some, "Mapper.lambdas", repr(self.lambdas), "a tuple of at least one λ")
         for lam in self.lambdas:
             require_number(lam, "Mapper.lambdas", least=0, most=1)
         steps.require_aggregator(self.aggregate, "Mapper")

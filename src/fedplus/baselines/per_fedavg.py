@@ -49,6 +49,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("rounds",)
+    batches_a_step: ClassVar[int] = 3
 
     alpha: float
     beta: float
@@ -80,7 +81,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
             most = most_steps(batches)
 
             def batch(i: Array, j: int) -> Batch:
-                """The j-th of the three minibatches of step i, going round where they are few."""
+                """The j-th of the three minibatches of step i; a hand-made few go round."""
                 place = 3 * i + j
                 return batch_at(batches, place if most is None else place % most)
 
@@ -96,7 +97,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
                     outer = steps.plus(outer, -self.alpha / (2 * self.delta), bend)
                 return steps.plus(w, -self.beta, outer)
 
-            solved = ravel(repeat(step, count, unravel(w_global), most))
+            solved = ravel(repeat(step, count, unravel(w_global), None))
             kept: tuple[Vector, Array] = steps.finite_or(solved, w_global)
             return kept
 

@@ -60,7 +60,7 @@ class PFedMe(AbstractBaseline[PFedMeState]):
         require_number(self.eta, "PFedMe.eta", above=0)
         require_number(self.lam, "PFedMe.lam", above=0, advice="λ holds θ_k near w.")
         require_number(self.eta_inner, "PFedMe.eta_inner", above=0)
-        require_number(self.inner, "PFedMe.inner", least=1)
+        steps.require_count(self.inner, "PFedMe.inner")
         require_number(self.beta, "PFedMe.beta", above=0)
         steps.require_aggregator(self.aggregate, "PFedMe")
 

@@ -96,6 +96,12 @@ def require_aggregator(aggregate: object, name: str) -> None:
     require(ok, f"{name}.aggregate", repr(aggregate), "an aggregator or None", "E.g. Mean().")
 
 
+def require_count(value: object, name: str) -> None:
+    """Require a whole number of things, at least one."""
+    ok = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    require(ok, name, repr(value), "a whole number ≥ 1")
+
+
 def start_of(w_global: Any, parties: int) -> Vector:
     """A checked first model."""
     first: Vector = jnp.asarray(w_global)

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from fedplus._check import require
 from fedplus.cli.settings import parsed
 from fedplus.data import SETS, card, load
 from fedplus.data.files import chosen, fetch, find, place
@@ -109,7 +110,9 @@ def show_card(
 
     Example: fedplus data card mnist-robust --set parties=50 --picture mnist.png
     """
-    federation = load(name, seed=seed, **parsed(settings))
+    chosen = parsed(settings)
+    require("seed" not in chosen, "--set", "seed", "a setting of the set", "Use --seed.")
+    federation = load(name, seed=seed, **chosen)
     if picture is not None:
         from fedplus.data.picture import draw
 

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 
 from fedplus.data.federation import Federation
-from fedplus.data.sets import SETS
 from fedplus.data.split import Host
+
+MOST_CLASSES = 10_000
+"""Whole numbers beyond are no classes."""
 
 
 def figures(federation: Federation) -> dict[str, Any]:
@@ -40,6 +42,8 @@ def counts(federation: Federation) -> Host | None:
     if federation.train.y.dtype.kind not in "iu" or federation.train.y.ndim != 1:
         return None
     labels = np.concatenate([split.y for split in _splits(federation).values()])
+    if labels.min() < 0 or labels.max() >= MOST_CLASSES:
+        return None
     owners = np.concatenate([split.owner() for split in _splits(federation).values()])
     classes = max(len(federation.info.classes), int(labels.max()) + 1)
     cells = np.bincount(owners * classes + labels, minlength=federation.parties * classes)
@@ -55,7 +59,8 @@ def lines(federation: Federation) -> list[tuple[str, str]]:
     made.append(("samples a party", _told(card["samples_a_party"])))
     made.append(("an input", " × ".join(map(str, card["input_shape"]))))
     if "classes_a_party" in card:
-        made.append(("classes", f"{len(info.classes)}: {', '.join(info.classes)}"))
+        names = ", ".join(info.classes[:20]) + (", ..." if len(info.classes) > 20 else "")
+        made.append(("classes", f"{len(info.classes)}: {names}" if names else "not named"))
         share = f"the largest makes up {card['largest_class_share']:.1%} on average"
         made.append(("classes a party", f"{_told(card['classes_a_party'])}; {share}"))
     else:
@@ -67,9 +72,7 @@ def lines(federation: Federation) -> list[tuple[str, str]]:
     if info.stand_in_for:
         made.append(("STAND-IN FOR", info.stand_in_for))
     made += [("source", info.source), ("licence", info.licence), ("the paper", info.differences)]
-    if federation.name in SETS:
-        chosen = ", ".join(f"{k}={v}" for k, v in SETS[federation.name].settings.items())
-        made.append(("settings", chosen))
+    made.append(("settings", info.settings))
     return [(label, text) for label, text in made if text]
 
 

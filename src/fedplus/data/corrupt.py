@@ -22,10 +22,13 @@ from fedplus.data.split import Host
 Corruption = Callable[[Host, Host, np.random.Generator], tuple[Host, Host]]
 """(x, y, random numbers) ↦ (x, y)."""
 SPLITS = ("train", "validation", "test")
+CORRUPTION = 4
+"""What its random numbers are for: see ``holdout``."""
 
 
 def negate(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
     """−x: the negatives of standardised images."""
+    _require_real(x, "negate")
     return -x, y
 
 
@@ -41,8 +44,11 @@ def noise(
     """
     require_number(scale, "noise's scale", least=0)
     require(law in ("normal", "laplace"), "noise's law", repr(law), "normal or laplace")
+    ok = classes is None or (isinstance(classes, int) and classes >= 1)
+    require(ok, "noise's classes", repr(classes), "a whole number ≥ 1, or None for all samples")
 
     def corruption(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
+        _require_real(x, "noise")
         hit = np.ones(len(x), dtype=bool)
         if classes is not None:
             known = np.unique(y)
@@ -56,12 +62,22 @@ def noise(
 
 def flip(classes: int) -> Corruption:
     """Label c becomes ``classes`` − 1 − c."""
-    return lambda x, y, rng: (x, (classes - 1 - y).astype(y.dtype))
+
+    def corruption(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
+        _require_labels(y, classes, "flip")
+        return x, (classes - 1 - y).astype(y.dtype)
+
+    return corruption
 
 
 def relabel(classes: int) -> Corruption:
     """The classes change names: label c becomes π(c), with one random π a party."""
-    return lambda x, y, rng: (x, rng.permutation(classes).astype(y.dtype)[y])
+
+    def corruption(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
+        _require_labels(y, classes, "relabel")
+        return x, rng.permutation(classes).astype(y.dtype)[y]
+
+    return corruption
 
 
 def shuffle(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
@@ -86,7 +102,7 @@ def corrupt(
     """
     for split in splits:
         require(split in SPLITS, "splits", repr(split), f"among {', '.join(SPLITS)}")
-    who = [_number(federation, party) for party in parties]
+    who = sorted({_number(federation, party) for party in parties})
     named = {name: getattr(federation, name) for name in SPLITS if name in splits}
     present = {name: split for name, split in named.items() if split is not None}
     changed = {
@@ -95,7 +111,7 @@ def corrupt(
     for k in who:
         mine = [split.party(k) for split in changed.values()]
         x, y = (np.concatenate(arrays) for arrays in zip(*mine, strict=True))
-        rng = np.random.default_rng((seed, k))
+        rng = np.random.default_rng((seed, CORRUPTION, k + 1))
         for corruption in how:
             x, y = corruption(x, y, rng)
         cuts = np.cumsum([len(labels) for _, labels in mine])[:-1]
@@ -114,6 +130,18 @@ def _number(federation: Federation, party: int | str) -> int:
     last = federation.parties - 1
     require(0 <= party <= last, "party", party, f"a name, or a number from 0 to {last}")
     return int(party)
+
+
+def _require_real(x: Host, name: str) -> None:
+    require(
+        x.dtype.kind == "f", f"inputs to {name}", f"whole numbers ({x.dtype})", "real numbers",
+        "E.g. federation.mapped(lambda x: x.astype('float32')) first.",
+    )  # fmt: skip
+
+
+def _require_labels(y: Host, classes: int, name: str) -> None:
+    ok = y.dtype.kind in "iu" and bool(y.min() >= 0 and y.max() < classes)
+    require(ok, f"labels to {name}", f"others ({y.dtype})", f"whole numbers below {classes}")
 
 
 def _draws(law: str, shape: tuple[int, ...], rng: np.random.Generator) -> Host:

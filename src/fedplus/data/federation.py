@@ -4,16 +4,25 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Unpack
 
+import jax
 import numpy as np
 import numpy.typing as npt
 
 from fedplus._check import SettingError, require
-from fedplus.data.holdout import Splitting, divided, parted
+from fedplus.data.holdout import (
+    PARTITION,
+    VALIDATION,
+    Splitting,
+    divided,
+    parted,
+    require_splitting,
+)
 from fedplus.data.info import Info
 from fedplus.data.partition import Partitioner
 from fedplus.data.split import Host, Pair, Split
 
 Missing = Literal["refuse", "mean"]
+MOST = 2**31 - 1
 
 
 class Federation(NamedTuple):
@@ -60,6 +69,7 @@ class Federation(NamedTuple):
             names: The parties' names; by default 0, 1, 2, ...
             **split: See ``Splitting``.
         """
+        require_splitting(split)
         require(len(train) > 0, "train", "no parties", "(x, y) of at least one party")
         names = tuple(map(str, range(len(train)) if names is None else names))
         require(
@@ -85,7 +95,13 @@ class Federation(NamedTuple):
         )  # fmt: skip
         held = None if validation is None else Split.of(validation)
         if share := split.get("validation_share"):
-            kept, aside = parted(whole.y, rows, share, (split.get("seed", 0), 1))
+            both = validation is not None or bool(whole.size.min() < 2)
+            require(
+                not both, "validation_share", share,
+                "given without validation samples, and with two training samples a party at least",
+            )  # fmt: skip
+            seed = (split.get("seed", 0), VALIDATION)
+            kept, aside = parted(whole.y, rows, share, seed, leave=1)
             held = Split.taken(whole.x, whole.y, list(aside.values()))
             whole = Split.taken(whole.x, whole.y, list(kept.values()))
         return cls(split.get("name", "federation"), whole, Split.of(test), held, names)
@@ -103,9 +119,11 @@ class Federation(NamedTuple):
             how: A partitioner, such as ``partition.dirichlet(20, alpha=0.1)``, or each party's rows.
             **split: See ``Splitting``.
         """
+        require_splitting(split)
         x, y = np.asarray(x), np.asarray(y)
         _require_pairs([(x, y)], "data", ["the whole"])
-        rows = how(y, np.random.default_rng(split.get("seed", 0))) if callable(how) else how
+        rng = np.random.default_rng((split.get("seed", 0), PARTITION))
+        rows = _checked(how(y, rng) if callable(how) else how, len(y))
         train, test, validation = divided(y, rows, split)
 
         def taken(part: dict[str, Host]) -> Split:
@@ -176,9 +194,10 @@ class Federation(NamedTuple):
     def standardised(self) -> "Federation":
         """Inputs less their mean, over their standard deviation, both of all training samples."""
         x = self.train.x
-        mean, spread = x.mean(0), x.std(0)
-        spread = np.where(spread > 0, spread, 1)
-        return self.mapped(lambda x: (x - mean) / spread)
+        mean, spread = x.mean(0, dtype=float), x.std(0, dtype=float)
+        constant = spread <= 1e-6 * np.maximum(np.abs(mean), np.finfo(np.float32).tiny)
+        spread = np.where(constant, 1, spread)
+        return self.mapped(lambda x: ((x - mean) / spread).astype(np.float32))
 
     def mapped(self, function: Any) -> "Federation":
         """The same function of the inputs of every split."""
@@ -191,6 +210,26 @@ class Federation(NamedTuple):
         return self._replace(
             train=changed(self.train), test=changed(self.test), validation=validation
         )
+
+
+def _narrow() -> bool:
+    """Whether JAX computes with 32 bits."""
+    return bool(jax.dtypes.canonicalize_dtype(np.int64) == np.int32)
+
+
+def _checked(rows: Mapping[str, Any], samples: int) -> dict[str, Host]:
+    """Each party's rows as whole numbers, each within the data and of one party alone."""
+    made = {str(who): np.asarray(mine) for who, mine in rows.items()}
+    require(bool(made), "parties", "none", "at least one")
+    for who, mine in made.items():
+        ok = mine.ndim == 1 and (mine.dtype.kind in "iu" or mine.size == 0)
+        require(ok, f"rows of party {who!r}", f"{mine.dtype} of shape {mine.shape}", "row numbers")
+    every = np.concatenate([mine.astype(np.int64) for mine in made.values()])
+    inside = every.size == 0 or bool(every.min() >= 0 and every.max() < samples)
+    require(inside, "rows", "some that are not there", f"from 0 to {samples - 1}")
+    once = len(np.unique(every)) == len(every)
+    require(once, "rows", "some that two parties hold, or one twice", "each of one party alone")
+    return {who: mine.astype(np.int64) for who, mine in made.items()}
 
 
 def _require_pairs(parties: Sequence[Pair], part: str, names: Sequence[str]) -> None:
@@ -225,6 +264,12 @@ def _require_pairs(parties: Sequence[Pair], part: str, names: Sequence[str]) -> 
                 array.dtype.kind in "biuf", f"{part} of party {who!r}",
                 f"{what} of type {array.dtype}", "numbers",
             )  # fmt: skip
+            if array.dtype.kind in "iu" and array.size and _narrow():
+                fits = bool(array.max() <= MOST and array.min() >= -MOST)
+                require(
+                    fits, f"{part} of party {who!r}", f"{what} beyond ±{MOST}", "of 32 bits",
+                    "Number them from 0.",
+                )  # fmt: skip
             if array.dtype.kind == "f":
                 require(
                     bool(np.isfinite(array).all()), f"{part} of party {who!r}",

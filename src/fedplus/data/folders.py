@@ -8,10 +8,11 @@ import numpy as np
 
 from fedplus._check import SettingError, require
 from fedplus.data.federation import Federation, Missing
+from fedplus.data.files.file import DAMAGED
 from fedplus.data.files.formats import columns, csv_rows, npz
 from fedplus.data.holdout import Splitting
 from fedplus.data.split import Host
-from fedplus.data.tables import Table, federation_of_table
+from fedplus.data.tables import GAPS, Table, federation_of_table
 
 KINDS = (".csv", ".csv.gz", ".parquet", ".npz")
 
@@ -30,11 +31,13 @@ def federation_of_folder(
     )  # fmt: skip
     kinds = sorted({k.removesuffix(".gz") for k in files.values()})
     require(len(kinds) == 1, f"folder {str(path)!r}", " and ".join(kinds), "files of one kind")
-    names = [f.name.removesuffix(k) for f, k in files.items()]
+    names = [f.name[: -len(k)] for f, k in files.items()]
+    twice = [name for name in names if names.count(name) > 1]
+    require(not twice, f"folder {str(path)!r}", f"two files of {twice[:1]}", "one file a party")
     split = {"name": folder.resolve().name, **split}
     if kinds == [".npz"]:
         return Federation.from_arrays([_pair(f) for f in files], names=names, **split)
-    tables = {f: _table(f, k) for f, k in files.items()}
+    tables = {f: _from_parquet(f) if kinds == [".parquet"] else _from_csv(f) for f in files}
     whole = _joined(tables, target)
     ends = np.cumsum([len(table[target]) for table in tables.values()])
     rows = np.split(np.arange(ends[-1]), ends[:-1])
@@ -43,40 +46,47 @@ def federation_of_folder(
 
 
 def _kind(path: Path) -> str:
-    return next((k for k in KINDS if path.name.endswith(k)), "")
+    return next((k for k in KINDS if path.name.lower().endswith(k)), "")
 
 
 def _pair(path: Path) -> tuple[Host, Host]:
     try:
         arrays = npz(path)
-    except (OSError, ValueError) as error:
+    except DAMAGED as error:
         raise SettingError(f"{path} must hold arrays x and y, got an error: {error}.") from error
     got = ", ".join(arrays)
     require({"x", "y"} <= set(arrays), str(path), f"the arrays {got}", "a file with arrays x and y")
     return arrays["x"], arrays["y"]
 
 
-def _table(path: Path, kind: str) -> Table:
-    return _from_parquet(path) if kind == ".parquet" else _from_csv(path)
-
-
 def _from_csv(path: Path) -> Table:
+    """Columns of texts: what they are is told once all parties' are there."""
     try:
         table = columns(csv_rows(path))
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        told = str(error).splitlines()[0]
+    except DAMAGED as error:
+        told = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SettingError(
             f"{path} must be a CSV file with a header and as many cells in every row, got an "
             f"error: {told}."
         ) from error
-    return {name.strip(): _numbers_or_texts(cells) for name, cells in table.items()}
+    names = [name.strip() for name in table]
+    require(
+        "" not in names, str(path), "a column without a name", "a file whose header names all columns",
+        "An index that pandas wrote? df.to_csv(path, index=False) leaves it out.",
+    )  # fmt: skip
+    split = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
+    require(split is None, str(path), f"cells separated by {split!r}", "separated by commas")
+    return dict(zip(names, map(np.array, table.values()), strict=True))
 
 
-def _numbers_or_texts(cells: list[str]) -> Host:
+def _numbers_or_texts(cells: Host) -> Host:
+    if cells.dtype.kind != "U":
+        return cells
     try:
-        return np.array([float(c) if c.strip() not in ("", "?", "NA") else np.nan for c in cells])
+        gaps = np.isin(np.char.strip(cells), GAPS)
+        return np.where(gaps, "nan", cells).astype(float)
     except ValueError:
-        return np.array(cells)
+        return cells
 
 
 def _from_parquet(path: Path) -> Table:
@@ -106,4 +116,7 @@ def _joined(tables: dict[Path, Table], target: str) -> Table:
             f"a file with the columns of {first.name}",
         )  # fmt: skip
         require(len(table[target]) > 0, str(path), "no rows", "a file with rows below its header")
-    return {name: np.concatenate([table[name] for table in tables.values()]) for name in like}
+    return {
+        name: _numbers_or_texts(np.concatenate([table[name] for table in tables.values()]))
+        for name in like
+    }

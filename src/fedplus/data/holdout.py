@@ -1,11 +1,12 @@
 """Which of a party's samples are set aside to judge by, and what becomes of tiny parties."""
 
+import zlib
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
 import numpy as np
 
-from fedplus._check import require
+from fedplus._check import require, require_number
 from fedplus.data.split import Host
 
 
@@ -23,10 +24,33 @@ class Splitting(TypedDict, total=False):
     small: Literal["refuse", "merge", "drop"]
     """What becomes of a party with fewer than ``least`` samples. "refuse"."""
     least: int
-    """By default what it takes to have a sample of each kind."""
+    """3 by default: a sample each to train, to validate and to test with."""
     seed: int
     name: str
     """Of the federation, for reports."""
+
+
+WAYS = ("refuse", "merge", "drop")
+LEAST = 3
+PARTITION, TEST, VALIDATION = 1, 2, 3
+"""What random numbers are for: each use has a stream of its own."""
+
+
+def require_splitting(how: Splitting) -> None:
+    """Require settings that there are, within their bounds."""
+    known = tuple(Splitting.__annotations__)
+    for name in how:
+        require(name in known, "setting", name, f"one of: {', '.join(known)}")
+    for name, least in (("test_share", None), ("validation_share", 0)):
+        if name in how:
+            value = how.get(name)
+            require_number(value, name, above=0 if least is None else None, least=least)
+            require(float(str(value)) < 1, name, value, "below 1", "Or give the samples yourself.")
+    for name, value in (("seed", how.get("seed", 0)), ("least", how.get("least", LEAST))):
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        require(bool(whole and value >= 0), name, repr(value), "a whole number ≥ 0")
+    small = how.get("small", "refuse")
+    require(small in WAYS, "small", repr(small), f"one of {', '.join(WAYS)}")
 
 
 def divided(
@@ -34,34 +58,35 @@ def divided(
 ) -> tuple[dict[str, Host], dict[str, Host], dict[str, Host] | None]:
     """Each party's rows for training, testing and (if asked for) validation."""
     share, held = how.get("test_share", 0.2), how.get("validation_share", 0.0)
-    require(0 < share < 1, "test_share", share, "between 0 and 1", "Or give test samples yourself.")
-    require(0 <= held < 1, "validation_share", held, "in [0, 1)")
-    rows = _large_enough(rows, max(how.get("least", 0), 3 if held else 2), how.get("small"))
+    rows = _large_enough(rows, max(how.get("least", LEAST), LEAST), how.get("small", "refuse"))
     seed = how.get("seed", 0)
-    train, test = parted(y, rows, share, (seed, 0))
+    train, test = parted(y, rows, share, (seed, TEST), leave=2)
     if not held:
         return train, test, None
-    train, validation = parted(y, train, held, (seed, 1))
+    train, validation = parted(y, train, held, (seed, VALIDATION), leave=1)
     return train, test, validation
 
 
 def parted(
-    y: Host, rows: Mapping[str, Host], share: float, seed: tuple[int, ...]
+    y: Host, rows: Mapping[str, Host], share: float, seed: tuple[int, int], leave: int
 ) -> tuple[dict[str, Host], dict[str, Host]]:
-    """Each party's rows that are kept, and those set aside; drawn party by party."""
+    """Each party's rows that are kept, and those set aside: by its name, whoever else there is."""
     kept, aside = {}, {}
-    for k, (who, mine) in enumerate(rows.items()):
-        kept[who], aside[who] = set_aside(mine, y, share, np.random.default_rng((*seed, k)))
+    for who, mine in rows.items():
+        rng = np.random.default_rng((*seed, zlib.crc32(who.encode())))
+        kept[who], aside[who] = set_aside(mine, y, share, rng, leave)
     return kept, aside
 
 
-def set_aside(rows: Host, y: Host, share: float, rng: np.random.Generator) -> tuple[Host, Host]:
+def set_aside(
+    rows: Host, y: Host, share: float, rng: np.random.Generator, leave: int = 1
+) -> tuple[Host, Host]:
     """(kept, set aside): a random share, of every class its part to within one sample.
 
-    Both keep the order that the rows came in.
+    At least one is set aside and ``leave`` are kept. Both keep the order that the rows came in.
     """
     n = len(rows)
-    cut = min(max(1, round(share * n)), n - 1)
+    cut = min(max(1, round(share * n)), n - leave)
     order = rng.permutation(n)
     if y.ndim == 1 and y.dtype.kind in "biu":
         order = order[np.argsort(y[rows[order]], kind="stable")]
@@ -71,12 +96,10 @@ def set_aside(rows: Host, y: Host, share: float, rng: np.random.Generator) -> tu
     return rows[~aside], rows[aside]
 
 
-def _large_enough(rows: Mapping[str, Host], least: int, small: str | None) -> Mapping[str, Host]:
+def _large_enough(rows: Mapping[str, Host], least: int, small: str) -> Mapping[str, Host]:
     few = [who for who, mine in rows.items() if len(mine) < least]
     if not few:
         return rows
-    ways = ("refuse", "merge", "drop")
-    require(small in (None, *ways), "small", repr(small), f"one of {', '.join(ways)}")
     shown = ", ".join(repr(who) for who in few[:3]) + (", ..." if len(few) > 3 else "")
     require(
         small in ("merge", "drop"), f"party {shown}", f"{len(rows[few[0]])} samples",
@@ -98,10 +121,17 @@ def _merged(large: dict[str, Host], few: dict[str, Host], least: int) -> dict[st
         waiting.append(who)
         together = np.concatenate([few[w] for w in waiting])
         if len(together) >= least:
+            _require_free("+".join(waiting), large, few)
             large["+".join(waiting)] = together
             waiting = []
     if waiting and large:
         host = min(large, key=lambda who: len(large[who]))
         together = np.concatenate([large.pop(host), *(few[w] for w in waiting)])
+        _require_free("+".join([host, *waiting]), large, few)
         large["+".join([host, *waiting])] = together
     return large
+
+
+def _require_free(name: str, large: Mapping[str, Host], few: Mapping[str, Host]) -> None:
+    taken = name in large or ("+" in name and name in few)
+    require(not taken, "party", repr(name), "another name: small parties joined would have it, too")

@@ -28,16 +28,19 @@ def federation_of_dataset(
     wanted = [*inputs, y, *([partition_by] if isinstance(partition_by, str) else [])]
     for name in wanted:
         require(name in known, "column", repr(name), f"one of the data set's: {', '.join(known)}")
+    require(bool(inputs), "x", "no columns", "at least one column with inputs")
     arrays = [_array(dataset, name) for name in inputs]
     stacked = arrays[0] if len(arrays) == 1 else np.stack(_flat(arrays, inputs), axis=1)
-    codes, classes = labels(_array(dataset, y), y, None)
+    named = getattr(dataset.features.get(y), "names", None)
+    codes, classes = _array(dataset, y), tuple(named or ())
+    if not named:
+        codes, classes = labels(codes, y, None)
     if isinstance(partition_by, str):
         rows = by_column(_array(dataset, partition_by))(codes, np.random.default_rng(0))
     else:
         rows = _flower_rows(dataset, partition_by)
     made = Federation.from_partition(stacked, codes, rows, **split)
-    named = getattr(dataset.features.get(y), "names", None)
-    return made._replace(info=Info(classes=tuple(named) if named else classes))
+    return made._replace(info=Info(classes=classes))
 
 
 def _flower_rows(dataset: Any, partitioner: Any) -> dict[str, Host]:
@@ -48,6 +51,10 @@ def _flower_rows(dataset: Any, partitioner: Any) -> dict[str, Host]:
     )  # fmt: skip
     place = "fedplus row number"
     numbered = dataset.add_column(place, np.arange(len(dataset)).tolist())
+    require(
+        not partitioner.is_dataset_assigned(), "partition_by", "a partitioner that has a data set",
+        "a new one: it takes one data set in its life",
+    )  # fmt: skip
     partitioner.dataset = numbered
     return {
         str(k): np.asarray(partitioner.load_partition(k)[place])

@@ -24,5 +24,7 @@ class Info:
     licence: str = ""
     differences: str = ""
     """How it differs from the paper's set of that name, or that the paper has none."""
+    settings: str = ""
+    """With which it was loaded."""
     stand_in_for: str = ""
     """The set that this one stands in for: say so wherever its results are shown."""

@@ -59,7 +59,7 @@ def dirichlet(parties: int, alpha: float, least: int = 10) -> Partitioner:
 
 
 def shards(parties: int, classes: int = 2, *, uneven: float = 0.0, least: int = 1) -> Partitioner:
-    """A few classes a party; all samples are dealt out.
+    """A few classes a party; of a class that some party holds, all samples are dealt out.
 
     Args:
         parties: N.
@@ -68,6 +68,7 @@ def shards(parties: int, classes: int = 2, *, uneven: float = 0.0, least: int = 
             2 is the power law of FedProx's MNIST.
         least: Samples of each of its classes that a party has at least.
     """
+    require_number(uneven, "uneven", least=0, most=20)
 
     def rows(y: Host, rng: np.random.Generator) -> dict[str, Host]:
         known, counts = np.unique(y, return_counts=True)
@@ -97,6 +98,7 @@ def power_law(parties: int, *, uneven: float = 2.0, least: int = 10) -> Partitio
         uneven: Standard deviation of the logarithm of a party's size.
         least: Samples that a party has at least.
     """
+    require_number(uneven, "uneven", least=0, most=20)
 
     def rows(y: Host, rng: np.random.Generator) -> dict[str, Host]:
         require_parties(parties, len(y), least)
@@ -110,9 +112,14 @@ def power_law(parties: int, *, uneven: float = 2.0, least: int = 10) -> Partitio
 def by_column(values: npt.ArrayLike) -> Partitioner:
     """A party for each value of a column, named after it: writers, hospitals, accounts."""
     column = np.asarray(values)
+    if column.dtype.kind == "O":
+        column = np.array([None if v is None or v != v else str(v) for v in column.tolist()])
 
     def rows(y: Host, rng: np.random.Generator) -> dict[str, Host]:
-        require(len(column) == len(y), "column", f"{len(column)} values", f"{len(y)}, one a sample")
+        ok = column.ndim == 1 and len(column) == len(y)
+        require(ok, "column", f"shape {column.shape}", f"of {len(y)} values, one a sample")
+        gaps = sum(value is None or value != value for value in column.tolist())
+        require(gaps == 0, "column", f"{gaps} samples of nobody", "a party for every sample")
         names, which = np.unique(column, return_inverse=True)
         order = np.argsort(which, kind="stable")
         parts = np.split(order, np.cumsum(np.bincount(which, minlength=len(names)))[:-1])
@@ -143,7 +150,8 @@ def drawn(y: Host, wanted: Host, rng: np.random.Generator) -> dict[str, Host]:
 
 def require_parties(parties: int, samples: int, least: int = 1) -> None:
     """Require that there is enough to go round."""
-    ok = isinstance(parties, int) and parties >= 1 and parties * least <= samples
+    whole = isinstance(parties, (int, np.integer)) and not isinstance(parties, bool)
+    ok = bool(whole and parties >= 1 and parties * least <= samples)
     most = samples // max(least, 1)
     require(ok, "parties", parties, f"a whole number from 1 to {most}", "There is no more data.")
 

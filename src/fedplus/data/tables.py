@@ -7,13 +7,15 @@ import numpy as np
 
 from fedplus._check import require
 from fedplus.data.federation import Federation, Missing
-from fedplus.data.holdout import Splitting, divided
+from fedplus.data.holdout import Splitting, divided, require_splitting
 from fedplus.data.info import Info
 from fedplus.data.partition import by_column
 from fedplus.data.split import Host, Split
 
 Table = dict[str, Host]
 """Columns by name, all of one length."""
+GAPS = ("", "?", "NA", "nan", "NaN", "None", "<NA>")
+"""Texts that stand for nothing."""
 
 
 def federation_of_frame(
@@ -21,11 +23,20 @@ def federation_of_frame(
     split: Splitting,
 ) -> Federation:  # fmt: skip
     """See ``Federation.from_frame``."""
-    known = [str(column) for column in getattr(frame, "columns", ())]
+    require(
+        hasattr(frame, "__len__") and hasattr(frame, "columns"), "frame", type(frame).__name__,
+        "a pandas or polars data frame", "Of a LazyFrame take .collect().",
+    )  # fmt: skip
+    known = list(frame.columns)
+    named = all(isinstance(name, str) for name in known) and len(set(known)) == len(known)
+    require(named, "columns of the frame", known, "texts that all differ")
     for role, name in (("party", party), ("target", target)):
         require(name in known, role, repr(name), f"a column of the frame: {', '.join(known)}")
+    require(party != target, "target", repr(target), "another column than party")
     table = {name: np.asarray(frame[name].to_numpy()) for name in known}
     whose = table.pop(party)
+    gaps = int(_missing(whose).sum())
+    require(gaps == 0, f"party {party!r}", f"{gaps} rows without one", "there in every row")
     rows = by_column(_texts(whose))(whose, np.random.default_rng(0))
     return federation_of_table(table, rows, target, regress, missing, split)
 
@@ -35,6 +46,7 @@ def federation_of_table(
     missing: Missing, split: Splitting,
 ) -> Federation:  # fmt: skip
     """Columns to inputs and labels, and each party's rows to its samples."""
+    require_splitting(split)
     y, classes = labels(table[target], target, regress)
     inputs = {name: column for name, column in table.items() if name != target}
     require(bool(inputs), "the table", f"only {target!r}", f"columns beside {target!r} as inputs")
@@ -63,33 +75,35 @@ def federation_with_gaps(
 
 def labels(column: Host, name: str, regress: bool | None) -> tuple[Host, tuple[str, ...]]:
     """(numbers, ()) to regress on, or (class numbers, what they mean)."""
-    if column.dtype.kind in "OUST":
-        column = _texts(column)
-        gaps = int(np.isin(column, ("", "None", "nan", "<NA>")).sum())
-        require(gaps == 0, f"target {name!r}", f"{gaps} rows without one", "there in every row")
-        require(not regress, f"target {name!r}", f"texts such as {column[0]!r}", "numbers")
-        meaning, codes = np.unique(column, return_inverse=True)
-        return codes.astype(np.int32), tuple(meaning.tolist())
-    require(column.dtype.kind in "biuf", f"target {name!r}", column.dtype, "numbers or texts")
-    numbers = column.astype(float)
-    gaps = int((~np.isfinite(numbers)).sum())
+    gaps = int(_missing(column).sum())
     require(gaps == 0, f"target {name!r}", f"{gaps} rows without one", "there in every row")
+    if column.dtype.kind in "OUST" and not all(_is_number(value) for value in column.tolist()):
+        texts = _texts(column)
+        require(not regress, f"target {name!r}", f"texts such as {texts[0]!r}", "numbers")
+        meaning, codes = np.unique(texts, return_inverse=True)
+        return codes.astype(np.int32), tuple(meaning.tolist())
+    require(column.dtype.kind in "biufOUT", f"target {name!r}", column.dtype, "numbers or texts")
+    numbers = np.array([float(value) for value in column.tolist()])
+    require(bool(np.isfinite(numbers).all()), f"target {name!r}", "an infinite number", "finite")
     if bool((numbers != np.round(numbers)).any()) if regress is None else regress:
         return numbers.astype(np.float32), ()
     known, codes = np.unique(numbers, return_inverse=True)
-    return codes.astype(np.int32), tuple(f"{number:g}" for number in known)
+    whole = bool((known == np.round(known)).all())
+    return codes.astype(np.int32), tuple(str(int(k)) if whole else f"{k!r}" for k in known.tolist())
 
 
 def _input(name: str, column: Host, missing: str) -> Host:
     require(missing in ("refuse", "mean"), "missing", repr(missing), "refuse or mean")
-    try:
-        numbers = np.array([np.nan if c is None else c for c in column.tolist()], dtype=float)
-    except (TypeError, ValueError):
-        odd = next(c for c in column.tolist() if not _is_number(c))
-        require(
-            False, f"column {name!r}", repr(odd), "numbers",
-            "Drop the column, or make numbers of it (0 and 1 for each value it takes).",
-        )  # fmt: skip
+    gone = _missing(column)
+    odd = [v for v, gap in zip(column.tolist(), gone, strict=True) if not gap and not _is_number(v)]
+    kind_ok = column.dtype.kind in "biufOUT" and not odd
+    require(
+        kind_ok, f"column {name!r}", repr(odd[0]) if odd else column.dtype, "numbers",
+        "Drop the column, or make numbers of it (0 and 1 for each value it takes).",
+    )  # fmt: skip
+    numbers = np.array(
+        [np.nan if gap else float(v) for v, gap in zip(column.tolist(), gone, strict=True)]
+    )
     gaps = int((~np.isfinite(numbers)).sum())
     require(
         gaps == 0 or missing == "mean", f"column {name!r}", f"{gaps} rows without a number",
@@ -98,11 +112,24 @@ def _input(name: str, column: Host, missing: str) -> Host:
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
-def _is_number(value: object) -> bool:
+def _missing(column: Host) -> Host:
+    """Which cells hold nothing: None, NaN, NaT, pandas' NA, or a text that says so."""
+    if column.dtype.kind in "biu":
+        return np.zeros(len(column), dtype=bool)
+    return np.array([_is_gap(value) for value in column.tolist()], dtype=bool)
+
+
+def _is_gap(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip() in GAPS
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
+
+
+def _is_number(value: Any) -> bool:
     try:
-        float(value)  # type: ignore[arg-type]
+        float(value)
     except (TypeError, ValueError):
-        return value is None
+        return False
     return True
 
 

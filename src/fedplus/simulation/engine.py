@@ -136,7 +136,13 @@ def one_round(
     words = jax.random.bits(for_batches, cohort.shape)
     work = Work(
         rows,
-        minibatches(words, data.start[cohort], data.size[cohort], plan.batch_size, plan.most),
+        minibatches(
+            words,
+            data.start[cohort],
+            data.size[cohort],
+            plan.batch_size,
+            None if plan.most is None else plan.most * lane.algorithm.batches_a_step,
+        ),
         asked if plan.steps is None else plan.steps,
         weights=weights,
         present=present,

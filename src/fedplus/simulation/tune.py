@@ -1,5 +1,6 @@
 """``tune``: the settings of a method, chosen on validation samples, the same way for every method."""
 
+import inspect
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,8 +90,16 @@ def tune(
     """
     require(bool(grid), "grid", "no settings", "values to try for at least one setting")
     for name, values in grid.items():
-        ok = isinstance(values, Sequence) and not isinstance(values, str) and len(values) > 0
-        require(ok, f"grid[{name!r}]", repr(values), "a list of values to try")
+        ok = isinstance(values, (Sequence, np.ndarray)) and not isinstance(values, str)
+        require(ok and len(values) > 0, f"grid[{name!r}]", repr(values), "a list of values to try")
+    grid = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in grid.items()}
+    known = inspect.signature(make).parameters
+    for name in grid:
+        require(name in known, "grid", name, f"settings of the method: {', '.join(known)}")
+    missing = [n for n, p in known.items() if p.default is p.empty and n not in grid]
+    require(not missing, "grid", ", ".join(grid), f"given with {', '.join(missing)}")
+    some = isinstance(seeds, (Sequence, range)) and len(seeds) > 0
+    require(some, "seeds", repr(seeds), "at least one, e.g. (0, 1, 2)")
     candidates = [
         dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
     ]

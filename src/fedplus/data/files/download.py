@@ -83,8 +83,10 @@ def _arrive(url: str, part: Path, say: Show) -> None:
     import requests
 
     done = part.stat().st_size if part.exists() else 0
-    ask = {"Range": f"bytes={done}-", "Accept-Encoding": "identity"}
-    with requests.get(url, headers=ask if done else None, stream=True, timeout=TIMEOUT) as answer:
+    ask = {"Accept-Encoding": "identity"}  # The file as it is: its checksum is of that.
+    if done:
+        ask["Range"] = f"bytes={done}-"
+    with requests.get(url, headers=ask, stream=True, timeout=TIMEOUT) as answer:
         if answer.status_code == requests.codes.requested_range_not_satisfiable:
             part.unlink()
             raise OSError("the part that had arrived does not fit the file")

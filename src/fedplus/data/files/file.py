@@ -1,11 +1,17 @@
 """A data file and where it comes from."""
 
+import csv
 import dataclasses
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fedplus._check import SettingError
+
+DAMAGED = (OSError, ValueError, KeyError, EOFError, zlib.error, zipfile.BadZipFile, csv.Error)
+"""What reading a damaged file raises."""
 
 
 class DataError(SettingError):
@@ -49,7 +55,7 @@ class Source:
             return self.read(*paths)
         except DataError:
             raise
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except DAMAGED as error:
             told = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             where = ", ".join(map(str, paths))
             raise DataError(

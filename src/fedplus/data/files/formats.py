@@ -53,18 +53,29 @@ def member(path: Path, name: str) -> IO[bytes]:
         raise DataError(f"{path} must contain {name}, got {have}, ...") from None
 
 
-def csv_rows(path: Path, encoding: str = "utf-8", delimiter: str = ",") -> list[list[str]]:
-    """The rows of a CSV file, gzipped or not, the header among them."""
+def csv_rows(path: Path, encoding: str = "utf-8-sig", delimiter: str = ",") -> list[list[str]]:
+    """The rows of a CSV file, gzipped or not, the header among them; empty lines are not."""
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)
-    return list(csv.reader(io.StringIO(data.decode(encoding), newline=""), delimiter=delimiter))
+    lines = csv.reader(io.StringIO(data.decode(encoding), newline=""), delimiter=delimiter)
+    return [row for row in lines if row]
 
 
 def columns(rows: list[list[str]]) -> dict[str, list[str]]:
-    """The columns of rows with a header."""
+    """The columns of rows with a header, by name."""
+    if not rows:
+        raise ValueError("it is empty")
     header, *body = rows
-    return dict(zip(header, map(list, zip(*body, strict=True)), strict=True))
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise ValueError(f"two columns are called {twice!r}")
+    if any(len(row) != len(header) for row in body):
+        line = next(i for i, row in enumerate(body) if len(row) != len(header))
+        raise ValueError(
+            f"row {line + 1} has {len(body[line])} cells where the header has {len(header)}"
+        )
+    return {name: [row[i] for row in body] for i, name in enumerate(header)}
 
 
 def numbers(texts: list[str]) -> Host:

@@ -1,5 +1,6 @@
 """What took long to extract from a large archive is kept beside the downloads."""
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedplus.data.files import place
+from fedplus.data.files.file import DAMAGED
 from fedplus.data.files.formats import npz
 from fedplus.data.split import Host
 
@@ -21,7 +23,8 @@ def prepared(name: str, build: Callable[[], dict[str, Host]]) -> dict[str, Host]
     """
     path = place.cache() / "prepared" / f"{name}.npz"
     if path.is_file():
-        return npz(path)
+        with contextlib.suppress(*DAMAGED):  # Then it is made anew.
+            return npz(path)
     arrays = build()
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as out:

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from fedplus._check import require
+from fedplus._check import require, require_number
 from fedplus.data.federation import Federation
 from fedplus.data.files import Source
 
@@ -44,12 +44,29 @@ class DataSet:
         """Make the federation, and say of it what is known."""
         whole = isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0
         require(whole, "seed", repr(seed), "a whole number ≥ 0")
-        for name in settings:
+        for name, value in settings.items():
             known = ", ".join(self.settings) or "none"
             require(name in self.settings, f"setting of {self.name}", name, f"one of: {known}")
+            require_like(value, self.settings[name], f"{self.name}'s {name}")
         made = self.make(seed=seed, **settings)
+        used = {"seed": seed} | self.settings | settings
         info = dataclasses.replace(
             made.info, summary=self.summary, source=self.source, licence=self.licence,
             differences=self.differences, stand_in_for=self.stand_in_for,
+            settings=", ".join(f"{name}={value}" for name, value in used.items()),
         )  # fmt: skip
         return made._replace(name=self.name, info=info)
+
+
+def require_like(value: Any, default: Any, name: str) -> None:
+    """Require a value of the default's kind: counts are at least 1, shares below 1."""
+    if isinstance(default, str):
+        require(isinstance(value, str), name, repr(value), "a text")
+    elif isinstance(default, int):
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        require(whole, name, repr(value), "a whole number ≥ 1")
+    elif value is not None or default is not None:
+        require_number(value, name, least=0)
+        if name.endswith("share"):
+            low = name.endswith("validation_share") or value > 0
+            require(low and value < 1, name, value, "a share between 0 and 1")

@@ -20,7 +20,8 @@ def federation(
 ) -> Federation:  # fmt: skip
     """Sizes 5 + ⌊lognormal(4, 1)⌋, in equal parts over a party's letters; no image twice.
 
-    Where all parties together want more of a letter than there is, each gets its part of what there is.
+    Where all parties together want more of a letter than there is, each gets one image and its part of
+    what is left.
     """
     require(1 <= letters <= 10, "letters", letters, "from 1 to 10")
 
@@ -29,12 +30,15 @@ def federation(
         wanted = np.zeros((parties, len(LETTERS)), dtype=np.int64)
         for mine, held, size in zip(wanted, holders(parties, letters, 10), sizes, strict=True):
             mine[held] = np.diff(np.arange(letters + 1) * size // letters)
-        there = np.minimum(np.bincount(y, minlength=10), MOST)
-        share = np.minimum(1, there / np.maximum(wanted.sum(0), 1))
-        return drawn(y, np.floor(wanted * share).astype(np.int64), rng)
+        there, holders_of = np.minimum(np.bincount(y, minlength=10), MOST), (wanted > 0).sum(0)
+        enough = bool((there >= holders_of).all())
+        require(enough, "parties", parties, "fewer: some letter has not an image for each of them")
+        spare = np.maximum(wanted.sum(0) - holders_of, 1)
+        share = np.minimum(1, (there - holders_of) / spare)
+        more = np.floor(np.maximum(wanted - 1, 0) * share).astype(np.int64)
+        return drawn(y, (wanted > 0) + more, rng)
 
     made = Federation.from_partition(
-        x, y, how, seed=seed, test_share=test_share, validation_share=validation_share,
-        small="drop",
-    )  # fmt: skip
+        x, y, how, seed=seed, test_share=test_share, validation_share=validation_share
+    )
     return made._replace(info=INFO)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fedplus._check import require
 from fedplus.data.federation import Federation
 from fedplus.data.partition import shards
 from fedplus.data.sets.data_set import DataSet
@@ -28,6 +29,7 @@ def make(
         test_share: The paper's is 0.2.
         validation_share: Of the training images.
     """
+    require(1 <= digits <= 10, "digits", digits, "from 1 to 10")
     x, y = images()
     how = shards(parties, digits, uneven=uneven, least=-(-LEAST // digits))
     federation = Federation.from_partition(

@@ -1,5 +1,6 @@
 """``mnist-robust`` and ``mnist-personal``, of the paper's Table 2."""
 
+from fedplus._check import require
 from fedplus.data.federation import Federation
 from fedplus.data.sets import recipe
 from fedplus.data.sets.data_set import DataSet
@@ -12,6 +13,7 @@ def robust(
 ) -> Federation:  # fmt: skip
     """See ``recipe.robust``; ``samples`` is how many of the 70,000 images are used."""
     x, y = images()
+    require(samples <= len(x), "samples", samples, f"at most {len(x)}")
     return recipe.robust(
         standardised(x[:samples]), y[:samples], INFO, seed=seed, parties=parties,
         outliers=outliers, test_share=test_share, validation_share=validation_share,

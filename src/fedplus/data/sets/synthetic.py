@@ -11,6 +11,8 @@ from fedplus.data.info import Info
 from fedplus.data.sets.data_set import DataSet
 
 FEATURES, CLASSES = 60, 10
+GENERATED = 5
+"""What its random numbers are for: see ``holdout``."""
 INFO = Info(classes=tuple(map(str, range(CLASSES))))
 
 
@@ -41,7 +43,7 @@ def make(
     spread = np.arange(1, FEATURES + 1) ** -0.6
     pairs = []
     for k in range(parties):
-        rng = np.random.default_rng((seed, k))
+        rng = np.random.default_rng((seed, GENERATED, k + 1))
         size = 50 + math.floor(rng.lognormal(4, 2))
         u, centre = zeta**power * rng.standard_normal(), beta**power * rng.standard_normal()
         weight = u + rng.standard_normal((FEATURES, CLASSES))

@@ -6,6 +6,7 @@ from fedplus._check import require
 from fedplus.data.federation import Federation
 from fedplus.data.info import Info
 from fedplus.data.sets.data_set import DataSet
+from fedplus.data.sets.synthetic import GENERATED
 
 
 def make(
@@ -27,7 +28,7 @@ def make(
         validation_share: Of the training samples.
     """
     require(parties >= 2, "parties", parties, "at least 2", "The last one is the outlier.")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng((seed, GENERATED))
     spread = (1 + np.arange(features) % 50) ** -0.55
     shared = np.sqrt(5) * rng.standard_normal(features)
     other = np.sqrt(50) * rng.standard_normal(features)
