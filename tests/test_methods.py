@@ -83,8 +83,10 @@ def test_the_command_lists_settings_defaults_and_sources():
     assert apfl["settings"]["alpha"] == {"required": False, "default": 0.5}
     assert apfl["settings"]["eta"]["required"]
     assert all(one["source"] for one in listed)
-    shown = run().stdout
+    shown = " ".join(run().stdout.split())
     assert all(name in shown for name in NAMES)
+    assert "Karimireddy et al., SCAFFOLD" in shown
+    assert "1 model between rounds" in run("ditto").stdout
     assert "Karimireddy" in run("scaffold").stdout
     wrong = run("scafold")
     assert wrong.returncode == 2

@@ -76,7 +76,7 @@ def test_a_party_without_samples():
     told(
         simulated([(X, Y), none]), "train of party '1' must be at least one sample, got no samples"
     )
-    told(simulated([(X, Y), (X[:1], Y[:1])]), "party '1' must be of at least 2 samples")
+    told(simulated([(X, Y), (X[:1], Y[:1])]), "party '1' must be of at least 3 samples")
 
 
 def test_arguments_in_the_wrong_places():
@@ -101,7 +101,7 @@ def test_data_that_is_no_federation():
     )
     told(
         lambda: fp.Federation.from_arrays([(X, Y)], test_share=1.5),
-        "test_share must be between 0 and 1",
+        "test_share must be below 1",
     )
 
 

@@ -31,10 +31,11 @@ def methods(name: str | None = NAME, as_json: bool = JSON) -> None:
     for heading in ("method", "a party uses", "settings", "what it is"):
         table.add_column(heading, no_wrap=heading in ("method", "a party uses"))
     for one in shown:
-        table.add_row(one.name, f"{one.judged} model", _settings(one), one.summary)
+        told = f"{one.summary}\n[dim]{one.source}[/dim]"
+        table.add_row(one.name, f"{one.judged} model", _settings(one), told)
     console = Console()
     console.print(table)
-    console.print("fedplus methods NAME says more, and who published it.")
+    console.print("fedplus methods NAME says more.")
 
 
 def _card(one: Method) -> str:
@@ -43,13 +44,19 @@ def _card(one: Method) -> str:
         if one.judged == "own"
         else f"the {one.judged} model",
         "settings": _settings(one),
-        "a party keeps": f"{one.keeps} models between rounds",
-        "a party sends": f"{one.sends} models a round",
+        "a party keeps": f"{_models(one.keeps)} between rounds",
+        "a party sends": f"{_models(one.sends)} a round",
         "gradients": f"{one.gradients} a round, with E steps",
         "source": one.source,
     }
     head = f"{one.name}: {one.summary}"
     return "\n".join([head, *(f"  {label + ':':<15}{text}" for label, text in rows.items())])
+
+
+def _models(count: str) -> str:
+    number, _, rest = count.partition(" ")
+    noun = "model" if number == "1" else "models"
+    return f"{number} {noun} {rest}".strip() if number.isdigit() else f"{count} models"
 
 
 def _settings(one: Method) -> str:
