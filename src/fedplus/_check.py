@@ -1,11 +1,15 @@
 """Bad input, said in one line: what it is, what is allowed, what was got, what to do."""
 
-from typing import Any
+import difflib
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
 from fedplus._types import Array, Layout
+
+T = TypeVar("T")
 
 
 class SettingError(ValueError):
@@ -22,6 +26,21 @@ def require(ok: bool, name: str, got: object, allowed: str, advice: str = "") ->
     if not ok:
         shown = " ".join(str(got).split())  # One line, whatever NumPy makes of an array.
         raise SettingError(f"{name} must be {allowed}, got {shown}. {advice}".rstrip())
+
+
+def known(name: str, among: Mapping[str, T], what: str) -> T:
+    """What has that name; a wrong one gets a suggestion."""
+    if name in among:
+        return among[name]
+    near = difflib.get_close_matches(str(name), among, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(among)}."
+    raise SettingError(f"{what} must be one that fedplus knows, got {name!r}. {hint}")
+
+
+def require_whole(name: str, value: Any, least: int = 1, kinds: Any = (int, np.integer)) -> None:
+    """Require a whole number of these kinds."""
+    ok = isinstance(value, kinds) and not isinstance(value, bool) and value >= least
+    require(bool(ok), name, repr(value), f"a whole number ≥ {least}")
 
 
 def is_concrete(*values: object) -> bool:

@@ -5,14 +5,13 @@ from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar, final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from typing_extensions import override
 
-from fedplus._check import is_concrete, require, require_finite
+from fedplus._check import require
 from fedplus._types import Array, Matrix, Vector, settings, static
 from fedplus.aggregation import AbstractAggregator, Aggregate, Moreau
 from fedplus.local import Batch, Grad, LocalSolve
-from fedplus.work import Each, Received, Work, require_state, run_each
+from fedplus.work import Each, Received, Work, first_model, require_state, run_each
 
 StateT = TypeVar("StateT")
 
@@ -123,11 +122,7 @@ class FedPlus(AbstractAlgorithm[State]):
 
     @override
     def init(self, w_global: Vector, parties: int) -> State:
-        w_global = jnp.asarray(w_global)
-        require(w_global.ndim == 1, "w_global", f"shape {w_global.shape}", "a raveled model, (d,)")
-        require(parties >= 1, "parties", parties, "at least 1")
-        if is_concrete(w_global):
-            require_finite(np.asarray(w_global)[None], "w_global")
+        w_global = first_model(w_global, parties)
         return State(w_global, jnp.tile(w_global, (parties, 1)))  # Alg. 1, l. 1
 
     @override

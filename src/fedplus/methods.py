@@ -1,12 +1,11 @@
 """Every method by the name people say, with what a user needs to choose one."""
 
-import difflib
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fedplus import baselines, presets
-from fedplus._check import SettingError, require
+from fedplus._check import known, require
 from fedplus.algorithm import AbstractAlgorithm
 
 
@@ -34,13 +33,13 @@ class Method(NamedTuple):
 
     def __call__(self, **settings: Any) -> AbstractAlgorithm[Any]:
         """The method with these settings; a wrong one is refused with those there are."""
-        known = self.settings
+        there = self.settings
         for name in settings:
-            allowed = f"one of: {', '.join(known)}"
-            require(name in known, f"setting of {self.name}", name, allowed)
+            allowed = f"one of: {', '.join(there)}"
+            require(name in there, f"setting of {self.name}", name, allowed)
         missing = [
             name
-            for name, default in known.items()
+            for name, default in there.items()
             if default is inspect.Parameter.empty and name not in settings
         ]
         require(
@@ -148,8 +147,4 @@ def method(name: str) -> Method:
     >>> method("ditto")(eta=0.1, lam=0.5)
     Ditto(eta=0.1, lam=0.5, aggregate=None)
     """
-    if name in METHODS:
-        return METHODS[name]
-    near = difflib.get_close_matches(str(name), METHODS, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(METHODS)}."
-    raise SettingError(f"method must be one that fedplus knows, got {name!r}. {hint}")
+    return known(name, METHODS, "method")

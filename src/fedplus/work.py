@@ -8,7 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from fedplus._check import is_concrete, require, require_models, require_shape
+from fedplus._check import (
+    is_concrete,
+    require,
+    require_finite,
+    require_models,
+    require_shape,
+)
 from fedplus._types import Array, Matrix, Vector
 from fedplus.local import Batch, Grad
 
@@ -146,3 +152,13 @@ def require_state(w_global: Vector, w_local: Matrix) -> int:
     n, d = w_local.shape
     require_shape(w_global, "state.w_global", (d,))
     return n
+
+
+def first_model(w_global: Any, parties: int) -> Vector:
+    """The model that training begins with, checked."""
+    first: Vector = jnp.asarray(w_global)
+    require(first.ndim == 1, "w_global", f"shape {first.shape}", "a raveled model, (d,)")
+    require(parties >= 1, "parties", parties, "at least 1")
+    if is_concrete(first):
+        require_finite(np.asarray(first)[None], "w_global")
+    return first

@@ -28,6 +28,11 @@ class Aggregate(NamedTuple):
     converged: Array
 
 
+def exact(w: Vector) -> Aggregate:
+    """A model that is right as it is, found in one turn."""
+    return Aggregate(w, jnp.ones((), jnp.int32), jnp.zeros((), w.dtype), jnp.array(True))
+
+
 class AbstractAggregator(ABC):
     """𝒜: call it on the models of N parties, a row each.
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from typing_extensions import override
 
 from fedplus._types import Matrix, Vector, settings
-from fedplus.aggregation.base import AbstractAggregator, Aggregate
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact
 from fedplus.aggregation.median import NETWORK_UP_TO, median_by_counting, median_by_network
 from fedplus.aggregation.rows import each_weight
 
@@ -27,10 +27,8 @@ class CoordinateMedian(AbstractAggregator):
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        zero = jnp.zeros((), w_local.dtype)
         if weights is None and start is None and w_local.shape[0] <= NETWORK_UP_TO:
-            w = median_by_network(w_local)
-            return Aggregate(w, jnp.ones((), jnp.int32), zero, jnp.array(True))
+            return exact(median_by_network(w_local))
         each = each_weight(w_local, weights)
         w, passes, closed = median_by_counting(w_local, each, start)
-        return Aggregate(w, passes, jnp.where(closed, zero, jnp.inf), closed)
+        return Aggregate(w, passes, jnp.where(closed, jnp.zeros((), w.dtype), jnp.inf), closed)

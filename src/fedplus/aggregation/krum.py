@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from jax import lax
 from typing_extensions import override
 
-from fedplus._check import require
+from fedplus._check import require_whole
 from fedplus._types import Array, Matrix, Vector, settings, static
-from fedplus.aggregation.base import AbstractAggregator, Aggregate
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact
 from fedplus.aggregation.rows import each_weight, weighted_mean
 from fedplus.aggregation.start import good_start
 
@@ -37,8 +37,7 @@ class Krum(AbstractAggregator):
 
     def __post_init__(self) -> None:
         for name, value, least in (("faulty", self.faulty, 0), ("keep", self.keep, 1)):
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
-            require(whole, f"Krum.{name}", repr(value), f"a whole number ≥ {least}")
+            require_whole(f"Krum.{name}", value, least, kinds=int)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
@@ -59,7 +58,7 @@ class Krum(AbstractAggregator):
         order = jnp.argsort(jnp.lexsort((score, ~counts)))
         chosen = (order < self.keep) & counts
         w = weighted_mean(w_local, chosen.astype(w_local.dtype))
-        return Aggregate(w, jnp.ones((), jnp.int32), jnp.zeros((), w.dtype), jnp.array(True))
+        return exact(w)
 
 
 def squared_distances(rows: Matrix) -> Array:

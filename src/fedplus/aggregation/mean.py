@@ -2,11 +2,10 @@
 
 from typing import final
 
-import jax.numpy as jnp
 from typing_extensions import override
 
 from fedplus._types import Matrix, Vector, settings
-from fedplus.aggregation.base import AbstractAggregator, Aggregate
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact
 from fedplus.aggregation.rows import each_weight, weighted_mean
 
 
@@ -29,5 +28,4 @@ class Mean(AbstractAggregator):
 def mean(w_local: Matrix, weights: Vector | None) -> Aggregate:
     """The mean as an ``Aggregate``: exact, in one turn."""
     each = each_weight(w_local, weights)
-    zero = jnp.zeros((), w_local.dtype)
-    return Aggregate(weighted_mean(w_local, each), jnp.ones((), jnp.int32), zero, jnp.array(True))
+    return exact(weighted_mean(w_local, each))

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from fedplus._check import require_number
 from fedplus._types import Matrix, Vector, settings
-from fedplus.aggregation.base import AbstractAggregator, Aggregate
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact
 from fedplus.aggregation.rows import each_weight
 
 MOST = 0.49
@@ -42,9 +42,8 @@ class TrimmedMean(AbstractAggregator):
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        each = each_weight(
-            w_local, weights
-        )  # Not normalised: whole weights add up without rounding.
+        # Not normalised: whole weights add up without rounding.
+        each = each_weight(w_local, weights)
         low = self.trim * jnp.sum(each)
         high = jnp.sum(each) - low
         values, mass = lax.sort(
@@ -55,4 +54,4 @@ class TrimmedMean(AbstractAggregator):
         # A sliver that rounding leaves of a party must not let it in, however far away it is.
         kept = jnp.where(kept > SLIVER * mass, kept, 0)
         w = jnp.sum(jnp.where(kept > 0, kept * values, 0), axis=0) / jnp.sum(kept, axis=0)
-        return Aggregate(w, jnp.ones((), jnp.int32), jnp.zeros((), w.dtype), jnp.array(True))
+        return exact(w)

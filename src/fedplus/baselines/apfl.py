@@ -13,7 +13,7 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, Params, batch_at, most_steps, repeat, shaped
-from fedplus.work import Each, Work, run_each
+from fedplus.work import Each, Work, first_model, run_each
 
 
 class APFLState(NamedTuple):
@@ -62,7 +62,7 @@ class APFL(AbstractBaseline[APFLState]):
 
     @override
     def init(self, w_global: Vector, parties: int) -> APFLState:
-        w_global = steps.start_of(w_global, parties)
+        w_global = first_model(w_global, parties)
         alpha = jnp.full((parties,), self.alpha, w_global.dtype)
         return APFLState(w_global, jnp.tile(w_global, (parties, 1)), alpha)
 

@@ -13,7 +13,7 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, shaped
-from fedplus.work import Each, Work, run_each
+from fedplus.work import Each, Work, first_model, run_each
 
 
 class DittoState(NamedTuple):
@@ -54,7 +54,7 @@ class Ditto(AbstractBaseline[DittoState]):
 
     @override
     def init(self, w_global: Vector, parties: int) -> DittoState:
-        w_global = steps.start_of(w_global, parties)
+        w_global = first_model(w_global, parties)
         return DittoState(w_global, jnp.tile(w_global, (parties, 1)))
 
     @override

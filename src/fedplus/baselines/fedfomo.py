@@ -7,14 +7,14 @@ import jax.numpy as jnp
 from jax import lax
 from typing_extensions import override
 
-from fedplus._check import require, require_number
+from fedplus._check import require, require_number, require_whole
 from fedplus._types import Array, Matrix, Vector, settings, static
 from fedplus.aggregation.mean import mean
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad
-from fedplus.work import Each, Received, Work, run_each
+from fedplus.work import Each, Received, Work, first_model, run_each
 
 
 class FedFomoState(NamedTuple):
@@ -56,12 +56,12 @@ class FedFomo(AbstractBaseline[FedFomoState]):
 
     def __post_init__(self) -> None:
         require_number(self.eta, "FedFomo.eta", above=0)
-        steps.require_count(self.m, "FedFomo.m")
+        require_whole("FedFomo.m", self.m, kinds=int)
         require_number(self.epsilon, "FedFomo.epsilon", least=0, most=1)
 
     @override
     def init(self, w_global: Vector, parties: int) -> FedFomoState:
-        w_global = steps.start_of(w_global, parties)
+        w_global = first_model(w_global, parties)
         theta = jnp.tile(w_global, (parties, 1))
         return FedFomoState(theta, jnp.zeros((parties, parties), w_global.dtype))
 

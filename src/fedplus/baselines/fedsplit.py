@@ -13,7 +13,7 @@ from fedplus.algorithm import Outcome, settled
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, shaped
-from fedplus.work import Each, Received, Work, run_each
+from fedplus.work import Each, Received, Work, first_model, run_each
 
 
 class FedSplitState(NamedTuple):
@@ -55,7 +55,7 @@ class FedSplit(AbstractBaseline[FedSplitState]):
 
     @override
     def init(self, w_global: Vector, parties: int) -> FedSplitState:
-        w_global = steps.start_of(w_global, parties)
+        w_global = first_model(w_global, parties)
         return FedSplitState(w_global, jnp.tile(w_global, (parties, 1)))
 
     @override

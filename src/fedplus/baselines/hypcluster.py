@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._check import require_number
+from fedplus._check import require_number, require_whole
 from fedplus._types import Array, Matrix, Vector, settings, static
 from fedplus.aggregation import AbstractAggregator, Aggregate, Mean
 from fedplus.algorithm import Outcome, settled
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad
-from fedplus.work import Each, Received, Work, run_each
+from fedplus.work import Each, Received, Work, first_model, run_each
 
 
 class HypClusterState(NamedTuple):
@@ -51,13 +51,13 @@ class HypCluster(AbstractBaseline[HypClusterState]):
 
     def __post_init__(self) -> None:
         require_number(self.eta, "HypCluster.eta", above=0)
-        steps.require_count(self.q, "HypCluster.q")
+        require_whole("HypCluster.q", self.q, kinds=int)
         require_number(self.spread, "HypCluster.spread", least=0)
         steps.require_aggregator(self.aggregate, "HypCluster")
 
     @override
     def init(self, w_global: Vector, parties: int) -> HypClusterState:
-        w_global = steps.start_of(w_global, parties)
+        w_global = first_model(w_global, parties)
         shape = (self.q, w_global.size)
         noise = jax.random.normal(jax.random.key(0), shape, w_global.dtype).at[0].set(0)
         return HypClusterState(w_global + self.spread * noise, jnp.zeros(parties, jnp.int32))

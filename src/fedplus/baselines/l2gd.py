@@ -14,7 +14,7 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, batch_at, shaped
-from fedplus.work import Each, Work, run_each
+from fedplus.work import Each, Work, first_model, run_each
 
 
 class L2GDState(NamedTuple):
@@ -63,7 +63,7 @@ class L2GD(AbstractBaseline[L2GDState]):
 
     @override
     def init(self, w_global: Vector, parties: int) -> L2GDState:
-        w_global = steps.start_of(w_global, parties)
+        w_global = first_model(w_global, parties)
         return L2GDState(w_global, jnp.tile(w_global, (parties, 1)))
 
     @override

@@ -13,7 +13,7 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, shaped
-from fedplus.work import Each, Work, run_each
+from fedplus.work import Each, Work, first_model, run_each
 
 
 class MapperState(NamedTuple):
@@ -63,7 +63,7 @@ class Mapper(AbstractBaseline[MapperState]):
 
     @override
     def init(self, w_global: Vector, parties: int) -> MapperState:
-        w_global = steps.start_of(w_global, parties)
+        w_global = first_model(w_global, parties)
         lam = jnp.full((parties,), self.lambdas[0], w_global.dtype)
         return MapperState(w_global, jnp.tile(w_global, (parties, 1)), lam)
 

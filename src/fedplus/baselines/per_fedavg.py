@@ -13,7 +13,7 @@ from fedplus.algorithm import AbstractAdapting, Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, Params, batch_at, most_steps, repeat, shaped
-from fedplus.work import Each, Work, run_each
+from fedplus.work import Each, Work, first_model, run_each
 
 
 class PerFedAvgState(NamedTuple):
@@ -67,7 +67,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
 
     @override
     def init(self, w_global: Vector, parties: int) -> PerFedAvgState:
-        return PerFedAvgState(steps.start_of(w_global, parties), jnp.zeros(parties, jnp.int32))
+        return PerFedAvgState(first_model(w_global, parties), jnp.zeros(parties, jnp.int32))
 
     @override
     def round(

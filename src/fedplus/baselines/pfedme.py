@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._check import require_number
+from fedplus._check import require_number, require_whole
 from fedplus._types import Array, Matrix, Vector, settings, static
 from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, Params, batch_at, most_steps, repeat, shaped
-from fedplus.work import Each, Work, run_each
+from fedplus.work import Each, Work, first_model, run_each
 
 
 class PFedMeState(NamedTuple):
@@ -60,13 +60,13 @@ class PFedMe(AbstractBaseline[PFedMeState]):
         require_number(self.eta, "PFedMe.eta", above=0)
         require_number(self.lam, "PFedMe.lam", above=0, advice="λ holds θ_k near w.")
         require_number(self.eta_inner, "PFedMe.eta_inner", above=0)
-        steps.require_count(self.inner, "PFedMe.inner")
+        require_whole("PFedMe.inner", self.inner, kinds=int)
         require_number(self.beta, "PFedMe.beta", above=0)
         steps.require_aggregator(self.aggregate, "PFedMe")
 
     @override
     def init(self, w_global: Vector, parties: int) -> PFedMeState:
-        w_global = steps.start_of(w_global, parties)
+        w_global = first_model(w_global, parties)
         return PFedMeState(w_global, jnp.tile(w_global, (parties, 1)))
 
     @override

@@ -13,7 +13,7 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, shaped
-from fedplus.work import Each, Work, run_each
+from fedplus.work import Each, Work, first_model, run_each
 
 
 class ScaffoldState(NamedTuple):
@@ -59,7 +59,7 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
 
     @override
     def init(self, w_global: Vector, parties: int) -> ScaffoldState:
-        w_global = steps.start_of(w_global, parties)
+        w_global = first_model(w_global, parties)
         return ScaffoldState(
             w_global, jnp.zeros_like(w_global), jnp.zeros((parties, w_global.size), w_global.dtype)
         )

@@ -28,12 +28,12 @@ def descend(w: Vector, batches: Batch, steps: Array | int, grad: Grad, move: Mov
 
 
 def plus(w: Params, scale: Any, other: Params) -> Params:
-    """W + scale · other, leaf by leaf."""
+    """Leaf by leaf, w + scale · other."""
     return jax.tree.map(lambda a, b: a + scale * b, w, other)
 
 
 def minus(w: Params, other: Params) -> Params:
-    """W − other, leaf by leaf."""
+    """Leaf by leaf, w − other."""
     return plus(w, -1.0, other)
 
 
@@ -94,20 +94,6 @@ def require_aggregator(aggregate: object, name: str) -> None:
     """Require an aggregator or None."""
     ok = aggregate is None or isinstance(aggregate, AbstractAggregator)
     require(ok, f"{name}.aggregate", repr(aggregate), "an aggregator or None", "E.g. Mean().")
-
-
-def require_count(value: object, name: str) -> None:
-    """Require a whole number of things, at least one."""
-    ok = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    require(ok, name, repr(value), "a whole number ≥ 1")
-
-
-def start_of(w_global: Any, parties: int) -> Vector:
-    """A checked first model."""
-    first: Vector = jnp.asarray(w_global)
-    require(first.ndim == 1, "w_global", f"shape {first.shape}", "a raveled model, (d,)")
-    require(parties >= 1, "parties", parties, "at least 1")
-    return first
 
 
 def everyone(w: Vector, parties: int, chosen: Array | None) -> Matrix:

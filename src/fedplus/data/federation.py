@@ -12,6 +12,7 @@ from fedplus._check import SettingError, require
 from fedplus.data.holdout import (
     PARTITION,
     VALIDATION,
+    Divided,
     Splitting,
     divided,
     parted,
@@ -124,15 +125,7 @@ class Federation(NamedTuple):
         _require_pairs([(x, y)], "data", ["the whole"])
         rng = np.random.default_rng((split.get("seed", 0), PARTITION))
         rows = _checked(how(y, rng) if callable(how) else how, len(y))
-        train, test, validation = divided(y, rows, split)
-
-        def taken(part: dict[str, Host]) -> Split:
-            return Split.taken(x, y, list(part.values()))
-
-        return cls(
-            split.get("name", "federation"), taken(train), taken(test),
-            None if validation is None else taken(validation), tuple(map(str, train)),
-        )  # fmt: skip
+        return of_rows(x, y, divided(y, rows, split), split)
 
     @classmethod
     def from_frame(
@@ -210,6 +203,16 @@ class Federation(NamedTuple):
         return self._replace(
             train=changed(self.train), test=changed(self.test), validation=validation
         )
+
+
+def of_rows(x: Host, y: Host, parts: Divided, split: Splitting) -> Federation:
+    """Each party's rows for training, testing and validation, gathered."""
+    train, test, held = (
+        None if part is None else Split.taken(x, y, list(part.values())) for part in parts
+    )
+    assert train is not None
+    assert test is not None
+    return Federation(split.get("name", "federation"), train, test, held, tuple(parts[0]))
 
 
 def _narrow() -> bool:

@@ -6,7 +6,7 @@ from typing import Literal, TypedDict
 
 import numpy as np
 
-from fedplus._check import require, require_number
+from fedplus._check import require, require_number, require_whole
 from fedplus.data.split import Host
 
 
@@ -30,6 +30,8 @@ class Splitting(TypedDict, total=False):
     """Of the federation, for reports."""
 
 
+Divided = tuple[dict[str, Host], dict[str, Host], dict[str, Host] | None]
+"""Each party's rows to train with, to test with and, if asked for, to validate with."""
 WAYS = ("refuse", "merge", "drop")
 LEAST = 3
 PARTITION, TEST, VALIDATION = 1, 2, 3
@@ -46,16 +48,13 @@ def require_splitting(how: Splitting) -> None:
             value = how.get(name)
             require_number(value, name, above=0 if least is None else None, least=least)
             require(float(str(value)) < 1, name, value, "below 1", "Or give the samples yourself.")
-    for name, value in (("seed", how.get("seed", 0)), ("least", how.get("least", LEAST))):
-        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        require(bool(whole and value >= 0), name, repr(value), "a whole number ≥ 0")
+    require_whole("seed", how.get("seed", 0), 0)
+    require_whole("least", how.get("least", LEAST), 0)
     small = how.get("small", "refuse")
     require(small in WAYS, "small", repr(small), f"one of {', '.join(WAYS)}")
 
 
-def divided(
-    y: Host, rows: Mapping[str, Host], how: Splitting
-) -> tuple[dict[str, Host], dict[str, Host], dict[str, Host] | None]:
+def divided(y: Host, rows: Mapping[str, Host], how: Splitting) -> Divided:
     """Each party's rows for training, testing and (if asked for) validation."""
     share, held = how.get("test_share", 0.2), how.get("validation_share", 0.0)
     rows = _large_enough(rows, max(how.get("least", LEAST), LEAST), how.get("small", "refuse"))

@@ -1,20 +1,15 @@
 """Federations by name."""
 
-import difflib
 from typing import Any
 
-from fedplus._check import SettingError
+from fedplus._check import known
 from fedplus.data.federation import Federation
 from fedplus.data.sets import SETS, DataSet
 
 
 def named(name: str) -> DataSet:
     """The data set of that name; a wrong one gets a suggestion."""
-    if name in SETS:
-        return SETS[name]
-    near = difflib.get_close_matches(str(name), SETS, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(SETS)}."
-    raise SettingError(f"data set must be one that fedplus knows, got {name!r}. {hint}")
+    return known(name, SETS, "data set")
 
 
 def load(name: str, *, seed: int = 0, **settings: Any) -> Federation:

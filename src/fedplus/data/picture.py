@@ -1,5 +1,6 @@
 """A federation in one picture: sizes a party, classes a party, a few samples."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedplus._check import SettingError, require
+from fedplus._write import write_atomically
 from fedplus.data.card import counts
 from fedplus.data.federation import Federation
 from fedplus.data.split import Host
@@ -38,12 +40,10 @@ def draw(federation: Federation, path: Path) -> Path:
     figure.suptitle(title, fontweight="bold", color=INK)
     for panel in (sizes, classes):
         panel.spines[["top", "right"]].set_visible(False)
-    fresh = path.with_name(f".{path.name}.tmp{path.suffix}")
-    try:
-        figure.savefig(fresh, dpi=110, metadata={"Software": None} if path.suffix == ".png" else {})
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+    kind, drawn = path.suffix[1:], io.BytesIO()
+    metadata = {"Software": None} if kind == "png" else {}
+    figure.savefig(drawn, format=kind, dpi=110, metadata=metadata)
+    write_atomically(path, drawn.getvalue())
     return path
 
 

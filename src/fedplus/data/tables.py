@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from fedplus._check import require
-from fedplus.data.federation import Federation, Missing
+from fedplus.data.federation import Federation, Missing, of_rows
 from fedplus.data.holdout import Splitting, divided, require_splitting
 from fedplus.data.info import Info
 from fedplus.data.partition import by_column
-from fedplus.data.split import Host, Split
+from fedplus.data.split import Host
 
 Table = dict[str, Host]
 """Columns by name, all of one length."""
@@ -59,18 +59,12 @@ def federation_with_gaps(
     x: Host, y: Host, rows: Mapping[str, Host], split: Splitting
 ) -> Federation:
     """Gaps (NaN) become the mean of the training samples' numbers in that column."""
-    train, test, validation = divided(y, rows, split)
-    learned = x[np.concatenate(list(train.values()))]
+    parts = divided(y, rows, split)
+    learned = x[np.concatenate(list(parts[0].values()))]
     there = np.isfinite(learned)
     mean = np.where(there, learned, 0).sum(0) / np.maximum(there.sum(0), 1)
     filled = np.where(np.isnan(x), mean, x).astype(np.float32)
-
-    def taken(part: dict[str, Host]) -> Split:
-        return Split.taken(filled, y, list(part.values()))
-
-    held = None if validation is None else taken(validation)
-    name = split.get("name", "federation")
-    return Federation(name, taken(train), taken(test), held, tuple(map(str, train)))
+    return of_rows(filled, y, parts, split)
 
 
 def labels(column: Host, name: str, regress: bool | None) -> tuple[Host, tuple[str, ...]]:

@@ -6,7 +6,6 @@ everything else. The last two are kept.
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ import jax
 import numpy as np
 
 from fedplus._check import SettingError
+from fedplus._write import write_atomically
 from fedplus.data.split import Host
 
 FORMAT = "fedplus-checkpoint-1"
@@ -98,21 +98,6 @@ def require_same(checkpoint: Checkpoint, settings: Mapping[str, Any], path: Path
                 f"{path} is of another run: its {name} is {was}, this run's is {wanted}. "
                 "Resume with the same settings, or give another folder."
             )
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write to a temporary file, sync and rename: a reader sees the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def to_arrays(tree: Any, prefix: str) -> dict[str, Host]:

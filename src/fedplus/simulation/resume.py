@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedplus._check import require
+from fedplus._check import require, require_whole
 from fedplus.data.federation import Federation
 from fedplus.simulation.checkpoint import (
     KEEP,
@@ -27,7 +27,6 @@ from fedplus.simulation.mesh import placed, to_host
 from fedplus.simulation.pages import Pages
 from fedplus.simulation.record import Recorder
 from fedplus.simulation.setup import Setup
-from fedplus.simulation.validate import require_whole
 
 SECONDS = 60.0
 """Between two checkpoints, where nobody says how many rounds."""

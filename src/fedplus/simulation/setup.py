@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from fedplus._check import SettingError, require, require_number
+from fedplus._check import SettingError, require, require_number, require_whole
 from fedplus._types import Array
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
@@ -19,7 +19,7 @@ from fedplus.simulation.faults import require_faults
 from fedplus.simulation.mesh import on_all, require_mesh, spread_rows
 from fedplus.simulation.minibatches import steps_an_epoch
 from fedplus.simulation.schedule import Effort, Stragglers, cohort_of
-from fedplus.simulation.validate import require_fit, require_kinds, require_whole
+from fedplus.simulation.validate import require_fit, require_kinds
 
 LARGE = 15_000
 """Parameters from which on a CPU does better with one party at a time (``benchmarks/parties.py``)."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from jax.sharding import Mesh
 
-from fedplus._check import require
+from fedplus._check import require, require_whole
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
 from fedplus.models import Model
@@ -28,7 +28,6 @@ from fedplus.simulation.resume import Resumable
 from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers
 from fedplus.simulation.setup import Setup, set_up
-from fedplus.simulation.validate import require_whole
 
 PAUSE = 0.5
 """Seconds that the program runs, more or less, before it lets Python look up."""

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedplus._check import require
+from fedplus._check import require, require_whole
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
 from fedplus.data.split import Split
 from fedplus.local import KappaWarning
 from fedplus.models import Model
 from fedplus.simulation.simulate import sweep
-from fedplus.simulation.validate import require_whole
 
 LANES = 16
 """The most runs that are one program."""

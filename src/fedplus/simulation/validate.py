@@ -12,12 +12,6 @@ from fedplus.data.split import Split
 from fedplus.models import BINARY, CLASSIFICATION, REGRESSION, Model
 
 
-def require_whole(name: str, value: Any, least: int = 1) -> None:
-    """Require a whole number."""
-    ok = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
-    require(bool(ok), name, repr(value), f"a whole number ≥ {least}")
-
-
 def require_kinds(algorithm: Any, federation: Any, model: Any) -> None:
     """Require arguments in the right places."""
     for name, value, kind, advice in (

@@ -1,13 +1,12 @@
 """What took long to extract from a large archive is kept beside the downloads."""
 
 import contextlib
-import os
-import tempfile
+import io
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
+from fedplus._write import write_atomically
 from fedplus.data.files import place
 from fedplus.data.files.file import DAMAGED
 from fedplus.data.files.formats import npz
@@ -27,13 +26,7 @@ def prepared(name: str, build: Callable[[], dict[str, Host]]) -> dict[str, Host]
             return npz(path)
     arrays = build()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as out:
-        try:
-            np.savez(out, allow_pickle=False, **arrays)
-            out.flush()
-            os.fsync(out.fileno())
-            Path(out.name).replace(path)
-        except BaseException:
-            Path(out.name).unlink()
-            raise
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    write_atomically(path, content.getvalue())
     return arrays

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from fedplus._check import require, require_number
+from fedplus._check import require, require_number, require_whole
 from fedplus.data.federation import Federation
 from fedplus.data.files import Source
 
@@ -42,8 +42,7 @@ class DataSet:
 
     def load(self, seed: int, **settings: Any) -> Federation:
         """Make the federation, and say of it what is known."""
-        whole = isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0
-        require(whole, "seed", repr(seed), "a whole number ≥ 0")
+        require_whole("seed", seed, 0, kinds=int)
         for name, value in settings.items():
             known = ", ".join(self.settings) or "none"
             require(name in self.settings, f"setting of {self.name}", name, f"one of: {known}")
@@ -63,8 +62,7 @@ def require_like(value: Any, default: Any, name: str) -> None:
     if isinstance(default, str):
         require(isinstance(value, str), name, repr(value), "a text")
     elif isinstance(default, int):
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        require(whole, name, repr(value), "a whole number ≥ 1")
+        require_whole(name, value, kinds=int)
     elif value is not None or default is not None:
         require_number(value, name, least=0)
         if name.endswith("share"):

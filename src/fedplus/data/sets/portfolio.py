@@ -8,7 +8,6 @@ from fedplus._check import require
 from fedplus.data.federation import Federation
 from fedplus.data.files import DataError, File, Source, obtain
 from fedplus.data.files.formats import columns, csv_rows, npz, numbers
-from fedplus.data.info import Info
 from fedplus.data.sets.data_set import DataSet
 from fedplus.data.split import Host
 
@@ -109,10 +108,9 @@ def make(
         [(x[a:b], y[a:b]) for x, y in pairs]
         for a, b in zip([0, *cuts], [*cuts, days], strict=True)
     ]  # fmt: skip
-    made = Federation.from_arrays(
+    return Federation.from_arrays(
         parts[0], parts[2], validation=parts[1] if held else None, names=names
     )
-    return made._replace(info=Info())
 
 
 def _samples(prices: Host, window: int) -> tuple[Host, Host]:
