@@ -1,0 +1,1 @@
+"""Experiments: what to run, as TOML; the runs, as folders."""

@@ -1,0 +1,105 @@
+"""A run folder, read: see docs/runs.md for what is in it."""
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedplus._check import SettingError
+
+FORMAT = "fedplus-run-1"
+SPEC, ENV, STATUS, PARTIES = "spec.toml", "env.json", "status.json", "parties.json"
+ROUNDS, CHECKPOINT, MODELS, REPORT = "rounds.jsonl", "checkpoint", "models", "report.html"
+GLOBAL = "global.safetensors"
+DEPTH = 4
+"""How deep below a folder runs are looked for."""
+
+
+class RunFolder(NamedTuple):
+    """One run on disk, finished or not."""
+
+    path: Path
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """How far it is."""
+        return self._json(STATUS)
+
+    @property
+    def env(self) -> dict[str, Any]:
+        """Versions, device, commit."""
+        return self._json(ENV)
+
+    @property
+    def parties(self) -> dict[str, Any]:
+        """Names, samples, outliers, reference scores."""
+        return self._json(PARTIES)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What was asked for."""
+        try:
+            return tomllib.loads((self.path / SPEC).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise SettingError(f"{self.path / SPEC} cannot be read: {error}.") from error
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The evaluated rounds so far; a line that is still being written is left out."""
+        path = self.path / ROUNDS
+        if not path.exists():
+            return []
+        return parsed(path.read_bytes(), path)[0]
+
+    def _json(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        try:
+            found = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise SettingError(f"{path} cannot be read: {error}.") from error
+        if not isinstance(found, dict):
+            raise SettingError(f"{path} must hold a JSON object, got {type(found).__name__}.")
+        return found
+
+
+def parsed(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The whole lines of ``rounds.jsonl``, and how many bytes they take."""
+    end = content.rfind(b"\n") + 1
+    try:
+        return [json.loads(line) for line in content[:end].splitlines()], end
+    except ValueError as error:
+        raise SettingError(f"{path} is damaged: {error}.") from error
+
+
+def is_run(path: Path) -> bool:
+    """Whether this folder is a run folder."""
+    return (path / STATUS).is_file()
+
+
+def runs_in(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
+    """The run folders in a folder, by name; the folder itself if it is one."""
+    if is_run(folder):
+        yield folder
+        return
+    if depth == 0:
+        return
+    with os.scandir(folder) as entries:
+        below = sorted(e.path for e in entries if e.is_dir() and not e.name.startswith("."))
+    for path in below:
+        yield from runs_in(Path(path), depth - 1)
+
+
+def run_folders(paths: list[Path]) -> list[RunFolder]:
+    """All runs in these folders, each of which must hold one at least."""
+    found: dict[Path, RunFolder] = {}
+    for path in paths:
+        inside = [RunFolder(run) for run in runs_in(path)] if path.is_dir() else []
+        if not inside:
+            raise SettingError(
+                f"{path} must be a run folder or a folder of runs (with a {STATUS}), got "
+                f"{'a folder without runs' if path.is_dir() else 'no such folder'}."
+            )
+        found |= {run.path.resolve(): run for run in inside}
+    return list(found.values())
