@@ -5,6 +5,7 @@ Exit status: 0 done, 2 bad input (one line that says what to do), 1 anything els
 
 import os
 import sys
+import warnings
 from typing import Any, NoReturn
 
 import click
@@ -16,7 +17,10 @@ from fedplus.cli.compare import compare
 from fedplus.cli.methods import methods
 from fedplus.cli.report import board, report
 from fedplus.cli.run import run
+from fedplus.cli.studied import StoppedError
 
+INTERRUPTED = 130
+"""What Typer makes of Ctrl-C."""
 app = typer.Typer(
     name="fedplus", no_args_is_help=True, rich_markup_mode=None, suggest_commands=False,
     pretty_exceptions_enable=False,
@@ -47,14 +51,21 @@ def _keep_compiled() -> None:
         update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
+def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
+    """In one line, without the code that it comes from."""
+    print(f"fedplus: note: {' '.join(str(message).split())}", file=sys.stderr)
+
+
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command and exit."""
     given = sys.argv[1:] if arguments is None else arguments
+    warnings.showwarning = _show_warning
     try:
         _keep_compiled()
-        app(args=given, standalone_mode=False)
+        status = app(args=given, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message())
+        status = 0
     except (SettingError, click.ClickException) as error:
         if "--debug" in given:
             raise
@@ -62,15 +73,15 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         if said:
             print(f"fedplus: {' '.join(said.split())}", file=sys.stderr)
         sys.exit(2)
-    except (click.Abort, KeyboardInterrupt) as stop:
+    except (click.Abort, KeyboardInterrupt, StoppedError) as stop:
         print(f"fedplus: stopped. {stop}".rstrip(), file=sys.stderr)
         sys.exit(1)
-    except typer.Exit as end:
-        sys.exit(end.exit_code)
     except Exception as error:
         if "--debug" in given:
             raise
         told = " ".join(f"{type(error).__name__}: {error}".split())
         print(f"fedplus: {told} (--debug before the command shows where)", file=sys.stderr)
         sys.exit(1)
-    sys.exit(0)
+    if status == INTERRUPTED:
+        print("fedplus: stopped.", file=sys.stderr)
+    sys.exit(1 if status else 0)

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,10 @@ OUT = typer.Option(
 )
 TRACK = typer.Option([], help="Follow it in tensorboard or mlflow, too.")
 RUNS = Path("runs")
+
+
+class StoppedError(Exception):
+    """Ctrl-C; what it says is how to go on."""
 
 
 class Output(NamedTuple):
@@ -95,12 +99,12 @@ def again(folder: Path, track: Sequence[str], output: Output) -> None:
 def _run(
     spec: Spec, source: Source, folder: Path, track: Sequence[str], output: Output, *, resume: bool
 ) -> None:
-    places = folders_of(spec, folder)
-    if len(places) == 1:
-        runs = run_all(spec, folder, source, resume=resume, trackers=track)
-    else:
-        with _shown(spec, len(places)) as told:
+    several = len(folders_of(spec, folder))
+    with _shown(spec, several) if several > 1 else nullcontext() as told:
+        try:
             runs = run_all(spec, folder, source, resume=resume, trackers=track, told=told)
+        except KeyboardInterrupt as stop:
+            raise StoppedError(f"Go on with: fedplus run --resume {folder}") from stop
     output(folder, runs)
 
 

@@ -126,21 +126,30 @@ def method_of(
     """The method with its settings."""
     with source.at("methods", number):
         chosen = method(spec.name)
-        given = {name: _setting(name, value) for name, value in spec.settings.items()}
+        given = {
+            name: _setting(name, value, chosen.settings.get(name))
+            for name, value in spec.settings.items()
+        }
         if "layout" in chosen.settings:
             require("layout" not in given, "layout", "one", "left out: the model has it")
             given["layout"] = ravel(model.init(jax.random.key(0))).layout
         return chosen(**given)
 
 
-def _setting(name: str, value: Any) -> Any:
+def _setting(name: str, value: Any, default: Any) -> Any:
     if name == "aggregate":
         return _named(value, "name", AGGREGATORS, name)
     if name == "parts":
         ok = isinstance(value, Mapping) and len(value) > 0
         require(ok, name, repr(value), '{ "*" = { psi = "l2", delta = 0.1 } }, a pattern a part')
         return {pattern: _named(one, "psi", PSIS, "parts") for pattern, one in value.items()}
-    return tuple(value) if isinstance(value, list) else value
+    is_list = isinstance(value, list)
+    ok = not isinstance(value, Mapping) and is_list == isinstance(default, tuple)
+    ok = ok and not (is_list and any(isinstance(one, (list, dict, str)) for one in value))
+    require(
+        ok, name, repr(value), "numbers in a list" if isinstance(default, tuple) else "one value"
+    )
+    return tuple(value) if is_list else value
 
 
 def _named(value: Any, key: str, among: Mapping[str, Callable[..., Any]], what: str) -> Any:

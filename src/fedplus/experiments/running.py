@@ -154,9 +154,9 @@ def _state_of(writer: Writer) -> Iterator[None]:
         yield
     except DivergedError as error:
         writer.tell("failed", str(error))
-    except KeyboardInterrupt as stop:
+    except KeyboardInterrupt:
         writer.tell("stopped", "stopped by Ctrl-C")
-        raise KeyboardInterrupt(f"Go on with: fedplus run --resume {writer.folder}") from stop
+        raise
     except BaseException as error:
         with contextlib.suppress(OSError):
             writer.tell("failed", f"{type(error).__name__}: {error}")

@@ -1,0 +1,283 @@
+"""Experiments as TOML: what is refused, where, and what is filled in."""
+
+import tomllib
+import warnings
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fedplus._check import SettingError
+from fedplus.data import SETS
+from fedplus.experiments.asked import asked
+from fedplus.experiments.build import arguments_of, federation_of, method_of, model_of
+from fedplus.experiments.defaults import LABELS, filled, settings_of
+from fedplus.experiments.running import prepared, run_all
+from fedplus.experiments.source import Source, places, read
+from fedplus.experiments.spec import checked, to_toml
+from fedplus.local import KappaWarning
+from fedplus.methods import METHODS
+
+GOOD = """\
+seeds = [0, 1]
+
+[data]
+name = "digits-robust"
+parties = 4
+
+[train]
+rounds = 2
+steps = 1
+
+[[methods]]
+name = "fedavg"
+eta = 0.1
+
+[[methods]]
+name = "fedavg+"
+sigma = 0.5
+"""
+
+BAD = {
+    "unknown key": ("rounds = 2", "runds = 2", 8, "train.runds is not known", "Did you mean rounds?"),
+    "unknown table": ("[train]", "[trian]", 7, "trian is not known", "Did you mean train?"),
+    "wrong type": ("rounds = 2", 'rounds = "two"', 8, "train.rounds must be", "'two'"),
+    "a number too small": ("rounds = 2", "rounds = 0", 8, "train.rounds must be", "got 0"),
+    "a fraction": ("steps = 1", "steps = 1.5", 9, "train.steps must be", "1.5"),
+    "true is no number": ("rounds = 2", "rounds = true", 8, "train.rounds must be", "True"),
+    "unknown data": ('"digits-robust"', '"digit-robust"', 3, "data set must be", "digits-robust?"),
+    "unknown method": ('"fedavg+"', '"fedavg++"', 15, "method must be", "Did you mean fedavg+?"),
+    "unknown setting": ("sigma = 0.5", "sigmal = 0.5", 15, "setting of fedavg+ must be", "sigmal"),
+    "a setting out of range": ("eta = 0.1", "eta = -1.0", 13, "LocalSolve.eta must be", "> 0"),
+    "a setting that is a text": ("eta = 0.1", 'eta = "high"', 13, "LocalSolve.eta must be", "high"),
+    "unknown setting of the data": ("parties = 4", "partys = 4", 3, "setting of digits-robust", "partys"),
+    "cohort beyond parties": ("steps = 1", "steps = 1\ncohort = 9", 10, "cohort must be from 1 to 4", "9"),
+    "steps and epochs": ("steps = 1", "steps = 1\nepochs = 1.0", 9, "steps and epochs must be", "one of"),
+    "unknown attack": (
+        "steps = 1", 'steps = 1\nfaults = [{ parties = [0], attack = "sign_flop" }]', 7,
+        "attack must be", "sign_flip?",
+    ),
+    "a fault of nobody": (
+        "steps = 1", 'steps = 1\nfaults = [{ parties = [], attack = "replay" }]', 10,
+        "train.faults.0.parties must", "at least 1",
+    ),
+    "no methods": ('[[methods]]\nname = "fedavg"\neta = 0.1', "methods = 3", None, "", ""),
+    "not TOML": ("[train]", "[train", None, "is not TOML", "line 7"),
+    "a seed below 0": ("[0, 1]", "[-1]", 1, "seeds.0 must be", "-1"),
+    "two of one label": (
+        'name = "fedavg+"\nsigma = 0.5', 'name = "fedavg"', None, "methods must have different labels", ""
+    ),
+    "model that does not fit": ("[train]", '[model]\nname = "lstm"\n[train]', 7, "lstm's data must be", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_refused_with_file_line_and_advice(name, tmp_path):
+    old, new, line, what, more = BAD[name]
+    assert old in GOOD
+    path = tmp_path / "experiment.toml"
+    path.write_text(GOOD.replace(old, new, 1))
+    with pytest.raises(SettingError) as caught:
+        run_all(*_read(path, tmp_path))
+    said = str(caught.value)
+    assert "\n" not in said
+    assert what in said
+    assert more in said
+    if line is not None:
+        assert said.startswith(f"{path}, line {line}: "), said
+    assert not (tmp_path / "out").exists()
+
+
+def _read(path, tmp_path):
+    spec, source = asked(str(path))
+    return spec, tmp_path / "out", source
+
+
+def test_a_good_one_is_filled_in_and_reads_back_the_same(tmp_path):
+    path = tmp_path / "experiment.toml"
+    path.write_text(GOOD)
+    spec, source = asked(str(path))
+    again = filled(checked(tomllib.loads(to_toml(spec)), Source()))
+    assert again == spec
+    assert spec.train.batch_size == 20
+    assert spec.methods[1].settings["eta"] == 0.02
+    assert spec.one(1, 1).data.seed == 1
+    assert filled(spec) == spec
+    prepared(spec, 0, source)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_settings_to_start_with(name):
+    """On the digits each trains as it is filled in, and has a label."""
+    spec, source = asked("digits-robust", [name], {"data.validation_share": 0.2, "rounds": 1})
+    ready = prepared(spec, 0, source)
+    assert LABELS[name] == spec.methods[0].label
+    assert type(ready.methods[0]) is type(method_of(spec.methods[0], ready.model, source))
+
+
+def test_kappa_is_in_the_recommended_range_for_every_learning_rate():
+    for eta in (1e-4, 0.02, 0.3):
+        sigma = settings_of("fedavg+", eta)["sigma"]
+        assert 0.9 <= 1 / (1 + eta * sigma) <= 0.999
+
+
+@pytest.mark.parametrize("name", [s.name for s in SETS.values() if not s.needs])
+def test_every_set_that_needs_no_files_has_a_model(name):
+    spec, source = asked(name, ["fedavg"])
+    federation = federation_of(spec.one(0, 0).data, source)
+    model = model_of(spec.model, federation, source)
+    y = federation.train.y
+    assert model.task.better == ("lower" if y.dtype.kind == "f" else "higher")
+
+
+def test_folders_in_a_file_are_meant_from_where_the_file_is(tmp_path):
+    (tmp_path / "parties").mkdir()
+    for who in "ab":
+        rows = "\n".join(f"{i},{i % 2}" for i in range(12))
+        (tmp_path / "parties" / f"{who}.csv").write_text(f"x,y\n{rows}\n")
+    path = tmp_path / "e.toml"
+    path.write_text(
+        '[data]\nfolder = "parties"\ntest_share = 0.25\n[[methods]]\nname = "fedavg"\n'
+        "[train]\nrounds = 1\n"
+    )
+    spec, source = asked(str(path))
+    assert federation_of(spec.one(0, 0).data, source).names == ("a", "b")
+
+
+def test_parts_and_aggregates_are_tables():
+    spec, source = asked("digits-robust", ["hybrid", "ditto"])
+    content = tomllib.loads(to_toml(spec))
+    content["methods"][0]["parts"] = {
+        "bias": {"psi": "l1", "delta": 0.1},
+        "*": {"psi": "quadratic", "delta": 0.2},
+    }
+    content["methods"][1]["aggregate"] = {"name": "trimmed-mean", "trim": 0.2}
+    hybrid, ditto = prepared(checked(content, Source()), 0, source).methods
+    assert repr(hybrid.local.psi).count("delta=0.2") == 1
+    assert ditto.aggregate.trim == 0.2
+    for wrong in (
+        {"name": "trimed-mean"},
+        {"name": "krum", "tau": 1},
+        "mean",
+        {"tau": 1},
+        {"name": 3},
+    ):
+        content["methods"][1]["aggregate"] = wrong
+        with pytest.raises(SettingError, match="must be"):
+            prepared(checked(content, Source()), 0, source)
+
+
+def test_faults_and_stragglers_reach_the_simulation():
+    spec, source = asked(
+        "digits-robust", ["fedavg"],
+        {
+            "stragglers": {"share": 0.5, "drop": True},
+            "faults": [{"parties": [1], "attack": "scaling", "scale": 3.0}],
+        },
+    )  # fmt: skip
+    arguments = arguments_of(spec, source)
+    assert arguments["stragglers"].drop
+    assert arguments["faults"][0].parties == (1,)
+
+
+def test_a_setting_goes_to_the_table_that_has_it():
+    spec, _ = asked(
+        "digits-personal", ["fedavg", "fedprox"],
+        {"eta": 0.5, "sigma": 2.0, "parties": 6, "rounds": 3, "scale": 0.5, "model.name": "mlp",
+         "hidden": [7]},
+    )  # fmt: skip
+    assert [one.settings["eta"] for one in spec.methods] == [0.5, 0.5]
+    assert "sigma" not in spec.methods[0].settings
+    assert spec.methods[1].settings["sigma"] == 2.0
+    assert spec.data.settings["parties"] == 6
+    assert spec.train.rounds == 3
+    assert spec.model.settings["hidden"] == [7]
+
+
+@given(st.text(alphabet='ab.[]"=# \n01', max_size=60))
+def test_places_never_fails(text):
+    assert all(line >= 1 for line in places(text).values())
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 10**10)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["fedavg", "ditto", "digits-robust", "size", "mlp", "sign_flip", "vmap"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
+        ["name", "folder", "eta", "rounds", "steps", "parties", "share", "attack", "psi", "x"]
+    ), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+KEYS = st.sampled_from(
+    ["version", "title", "seeds", "data", "model", "train", "reference", "methods", "extra"]
+)
+TRAIN = st.sampled_from(
+    ["rounds", "cohort", "steps", "epochs", "batch_size", "weights", "stragglers", "faults",
+     "evaluate_every", "path", "objective", "each", "checkpoint_every"]
+)  # fmt: skip
+
+
+def _good():
+    return {
+        "data": {"name": "digits-robust", "parties": 3},
+        "train": {"rounds": 1, "steps": 1},
+        "methods": [{"name": "fedavg", "eta": 0.1}],
+    }
+
+
+def _builds_or_refuses(content):
+    try:
+        spec = filled(checked(content, Source()))
+        ready = prepared(spec, spec.seeds[0])
+    except SettingError as error:
+        assert str(error)
+        assert "\n" not in str(error)
+        return
+    again = checked(tomllib.loads(to_toml(ready.spec)), Source())
+    assert again == ready.spec
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(KEYS, VALUES, max_size=4))
+def test_any_tables_either_build_or_are_refused(tables):
+    _builds_or_refuses(_good() | tables)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(TRAIN, VALUES, min_size=1, max_size=3))
+def test_any_training_either_builds_or_is_refused(train):
+    good = _good()
+    _builds_or_refuses(good | {"train": good["train"] | train})
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from(sorted(METHODS)),
+    st.dictionaries(
+        st.sampled_from(["eta", "sigma", "delta", "lam", "aggregate", "parts", "q", "label", "option"]),
+        VALUES, max_size=3,
+    ),
+)  # fmt: skip
+def test_any_method_either_builds_or_is_refused(name, given):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KappaWarning)
+        _builds_or_refuses(_good() | {"methods": [{"name": name, **given}]})
+
+
+def test_any_text_is_read_or_refused(tmp_path):
+    path = tmp_path / "e.toml"
+    for content in (
+        b"\xff\xfe",
+        b"",
+        b"a = 1\na = 2",
+        b"[[methods]]\nname = 3",
+        b"[data]\nname='x'",
+    ):
+        path.write_bytes(content)
+        with pytest.raises(SettingError) as caught:
+            found, source = read(path)
+            checked(found, source)
+        assert str(path) in str(caught.value)
