@@ -9,10 +9,10 @@ import time
 
 import numpy as np
 import pytest
-from command import COMMAND, environment, fedplus
 from safetensors.numpy import load_file
 
 import fedplus as fp
+from command import COMMAND, environment, fedplus
 from fedplus.experiments.asked import asked
 from fedplus.experiments.folder import RunFolder, file_name, run_folders
 from fedplus.experiments.running import run_all

@@ -10,8 +10,8 @@ import time
 import urllib.request
 
 import pytest
-from command import environment, fedplus, refused
 
+from command import environment, fedplus, refused
 from fedplus.experiments.folder import RunFolder
 
 ARGUMENTS = [

@@ -1,0 +1,275 @@
+"""Every command and every documented refusal, as processes of their own."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from command import COMMAND, environment, fedplus, refused
+from terminal import seen
+
+SMALL = ["--set", "parties=4", "--set", "steps=1", "--rounds", "2"]
+RUN = ["run", "digits-robust", "-m", "fedavg", "--no-local", *SMALL]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """A small comparison, and what it printed."""
+    folder = tmp_path_factory.mktemp("study")
+    out, err = fedplus(
+        "compare", "digits-robust", "--methods", "fedavg,fedgeomed+", "--seeds", "3", *SMALL,
+        "--out", folder / "here",
+    )  # fmt: skip
+    return folder / "here", out, err
+
+
+def test_compare_prints_a_table_and_writes_all_formats(study):
+    folder, out, err = study
+    assert err == ""
+    for label in ("majority class", "local SGD", "FedAvg", "FedGeoMed+"):
+        assert label in out
+    assert "mean ± s.d. over 3 seeds" in out
+    assert str(folder / "report.html") in out
+    assert "\\toprule" in (folder / "table.tex").read_text()
+    assert (folder / "table.csv").read_text().count("\n") == 5
+    assert (folder / "table.md").read_text().count("\n| ") >= 5
+    assert len([p for p in folder.iterdir() if p.is_dir()]) == 9
+    assert b"Plotly" in (folder / "report.html").read_bytes()
+
+
+def test_a_study_goes_on_where_it_was(study):
+    """One run less; only that one is trained again."""
+    import shutil
+
+    folder, out, _ = study
+    stamps = {p: (p / "status.json").stat().st_mtime_ns for p in folder.glob("*-*")}
+    before = (folder / "fedavg-1" / "rounds.jsonl").read_bytes()
+    shutil.rmtree(folder / "fedavg-1")
+    again, _ = fedplus("run", "--resume", folder)
+    assert again == out
+    assert (folder / "fedavg-1" / "rounds.jsonl").read_bytes() == before
+    changed = [
+        p.name for p, stamp in stamps.items() if (p / "status.json").stat().st_mtime_ns != stamp
+    ]
+    assert changed == ["fedavg-1"]
+
+
+def test_report_of_several_runs(study, tmp_path):
+    folder, _, _ = study
+    out, _ = fedplus(
+        "report", folder / "fedavg-0", folder / "fedavg-2", "--out", tmp_path / "r.html"
+    )
+    assert out.strip() == str(tmp_path / "r.html")
+    told, _ = fedplus("report", folder, "--json")
+    assert len(json.loads(told)["runs"]) == 9
+    assert "given with several RUNs" in refused("report", folder / "fedavg-0", folder / "fedavg-1")
+    assert "must be a run folder" in refused("report", tmp_path)
+    assert "must be a run folder" in refused("report", tmp_path / "nowhere")
+    (folder / "fedavg-0" / "parties.json").rename(tmp_path / "kept")
+    assert "cannot be read" in refused("report", folder / "fedavg-0")
+    (tmp_path / "kept").rename(folder / "fedavg-0" / "parties.json")
+
+
+def test_run_ends_with_a_table_and_where_everything_is(tmp_path):
+    out, err = fedplus(*RUN, cwd=tmp_path)
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert re.fullmatch(r"\d{8}-\d{6}-digits-robust-fedavg", folder.name)
+    assert f"runs/{folder.name}/report.html" in out
+    assert "FedAvg" in out
+    assert err == ""
+    assert {p.name for p in folder.iterdir()} == {
+        "spec.toml", "env.json", "status.json", "parties.json", "rounds.jsonl", "checkpoint", "models",
+        "global.safetensors", "report.html",
+    }  # fmt: skip
+
+
+def test_json_is_one_document_and_nothing_else(tmp_path):
+    out, err = fedplus(*RUN, "--seeds", "2", "--json", "--out", tmp_path / "r")
+    told = json.loads(out)
+    assert [run["seed"] for run in told["runs"]] == [0, 1]
+    assert told["table"][-2]["label"] == "FedAvg"
+    assert err == ""
+
+
+def test_a_folder_of_the_users_own_files(tmp_path):
+    data = tmp_path / "hospitals"
+    data.mkdir()
+    for who in ("north", "south"):
+        rows = "\n".join(f"{i / 10},{(i * 7) % 5},{i % 2}" for i in range(40))
+        (data / f"{who}.csv").write_text(f"age,dose,ill\n{rows}\n")
+    fedplus(
+        "run",
+        data,
+        "-m",
+        "fedavg+",
+        "--set",
+        "target=ill",
+        "--rounds",
+        "2",
+        "--out",
+        tmp_path / "r",
+    )
+    assert {p.name for p in (tmp_path / "r" / "models").iterdir()} == {
+        "north.safetensors", "south.safetensors",
+    }  # fmt: skip
+
+
+REFUSED = {
+    "no target": (["run"], "fedplus run digits-robust --method fedgeomed+"),
+    "no method": (["run", "digits-robust"], "--method must be one of"),
+    "misspelt data": (["run", "digits-robst", "-m", "local"], "Did you mean digits-robust?"),
+    "misspelt method": (["run", "digits-robust", "-m", "fedavgg"], "Did you mean fedavg?"),
+    "misspelt setting": ([*RUN, "--set", "coohrt=3"], "Did you mean cohort?"),
+    "misspelt command": (["comparee", "x"], "Did you mean 'compare'?"),
+    "misspelt in a list": (["compare", "digits-robust", "--methods", "fedavg,dito"], "ditto?"),
+    "not key=value": ([*RUN, "--set", "eta"], "key=value"),
+    "unknown table": ([*RUN, "--set", "trian.rounds=3"], "one of the tables"),
+    "too many parties": ([*RUN, "--set", "cohort=50"], "from 1 to 4"),
+    "no seeds": ([*RUN, "--seeds", "0"], "--seeds must be a whole number ≥ 1"),
+    "a negative seed": ([*RUN, "--seed", "-1"], "--seed must be a whole number ≥ 0"),
+    "rounds that are no number": (["run", "digits-robust", "-m", "local", "--rounds", "x"], "integer"),
+    "no such file": (["run", "none.toml"], "none.toml cannot be read: No such file"),
+    "resume and more": (["run", "digits-robust", "--resume", "x"], "--resume must be given alone"),
+    "resume nothing": (["run", "--resume", "nowhere"], "--resume must be a run folder"),
+    "a folder that cannot be": ([*RUN, "--out", "/proc/nothing"], "--out must be a folder that can be"),
+    "board without a folder": (["board", "nowhere"], "nowhere"),
+    "board for others": (["board", ".", "--host", "0.0.0.0"], "token"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input_is_one_line_and_leaves_nothing(name, tmp_path):
+    arguments, expected = REFUSED[name]
+    assert expected in refused(*arguments, cwd=tmp_path)
+    left = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert left == []
+
+
+def test_a_folder_with_something_in_it_is_left_as_it_is(tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    said = refused(*RUN, "--out", tmp_path)
+    assert "new or empty" in said
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+def test_debug_shows_where(tmp_path):
+    _, err = fedplus("--debug", "run", "digits-robust", "-m", "x", status=1)
+    assert "Traceback" in err
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "report", "board", "data", "methods"])
+def test_help_teaches_by_example(command):
+    out, _ = fedplus(command, "--help")
+    assert f"fedplus {command} " in out.replace("Usage: fedplus", "")
+
+
+def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path):
+    """A tiny file system of its own, where this machine lets us make one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)],
+        capture_output=True,
+        check=False,
+    )
+    if made.returncode:
+        pytest.skip("cannot mount a small file system here")
+    try:
+        said = refused(*RUN, "--out", disk / "run", status=1)
+        assert "No space left on device" in said
+        names = [p.name for p in disk.rglob("*")]
+        assert not [name for name in names if name.endswith(".tmp")]
+        assert "report.html" not in names
+        for line in (disk / "run" / "rounds.jsonl").read_text().splitlines():
+            json.loads(line)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_read_only_folder_is_refused(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip("cannot mount a read-only file system here")
+    try:
+        assert "Read-only file system" in refused(*RUN, "--out", disk / "run")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_closed_pipe_ends_quietly(tmp_path):
+    """As in ``fedplus methods | head -1``."""
+    process = subprocess.Popen(
+        [*COMMAND, "methods", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    process.stdout.read(1)
+    process.stdout.close()
+    err = process.stderr.read().decode()
+    process.wait(timeout=60)
+    process.stderr.close()
+    assert "Traceback" not in err
+
+
+def test_colours_only_where_they_are_wanted(study):
+    """On a terminal, but not with NO_COLOR, and never in a pipe."""
+    folder, out, _ = study
+    assert "\x1b[" not in out
+    program = (
+        "import sys; sys.stdout = sys.stderr; from rich.console import Console;"
+        "from pathlib import Path; from fedplus.experiments.folder import run_folders;"
+        "from fedplus.report import formats, tables;"
+        f"Console(file=sys.stderr).print(formats.terminal(tables.table_of(run_folders([Path({str(folder)!r})]))))"
+    )
+    coloured = seen(program, on_terminal=True)
+    assert "\x1b[1m" in coloured
+    assert "\x1b[3" not in seen(program, on_terminal=True, NO_COLOR="1")
+
+
+def test_progress_shows_the_score_on_a_terminal(tmp_path):
+    program = (
+        "import sys; from fedplus.cli import main;"
+        f"main({[*RUN, '--seeds', '2', '--json', '--out', str(tmp_path / 'r')]!r})"
+    )
+    text = seen(program, on_terminal=True)
+    assert "FedAvg: 0." in text
+    assert "4/4" in text
+
+
+def test_the_shell_can_complete_names():
+    script = subprocess.run(
+        [*COMMAND, "--show-completion", "bash"], capture_output=True, text=True,
+        env=environment(), check=False,
+    )  # fmt: skip
+    assert "complete" in script.stdout, script.stderr
+    env = environment(
+        _FEDPLUS_COMPLETE="complete_bash", COMP_WORDS="fedplus run digits-", COMP_CWORD="2"
+    )
+    found = subprocess.run(
+        [str(Path(sys.executable).with_name("fedplus"))], capture_output=True, text=True,
+        env=env, check=False,
+    )  # fmt: skip
+    assert {"digits-robust", "digits-personal"} <= set(found.stdout.split())
+
+
+def test_the_board_serves_and_ends_on_ctrl_c(study):
+    folder, _, _ = study
+    process = subprocess.Popen(
+        [*COMMAND, "board", str(folder), "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env=environment(PYTHONUNBUFFERED="1"),
+    )  # fmt: skip
+    line = process.stdout.readline()
+    assert "http://127.0.0.1:" in line
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
