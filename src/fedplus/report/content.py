@@ -5,7 +5,7 @@ from typing import Any
 
 from fedplus._check import require
 from fedplus.experiments.folder import RunFolder
-from fedplus.report import over_parties, over_rounds, summary
+from fedplus.report import gaining, over_parties, over_rounds, summary, vouching
 from fedplus.report.groups import Group, grouped
 from fedplus.report.read import read
 from fedplus.report.words import Score, count, listed
@@ -24,12 +24,12 @@ def content(
     sections = [
         over_rounds.learning(groups, score),
         over_parties.heat(groups, score, best),
-        over_parties.gains(groups, score, best),
+        gaining.gains(groups, score, best),
         over_rounds.change(groups),
         over_rounds.path(groups, score),
         over_parties.norms(groups, best),
-        over_rounds.aggregator(groups),
-        over_rounds.certificate(groups),
+        vouching.aggregator(groups),
+        vouching.certificate(groups),
     ]
     return {
         "title": title or _title(groups),

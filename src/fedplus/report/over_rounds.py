@@ -1,4 +1,4 @@
-"""The charts with a line a label: learning, weight change, λ-path, aggregator, certificate."""
+"""The charts with a line a label: learning, weight change at aggregation, λ-path."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,12 +7,10 @@ import numpy as np
 
 from fedplus.report import thin
 from fedplus.report.groups import Curve, Group, curve
-from fedplus.report.read import Run, mean
-from fedplus.report.words import UNKNOWN, Score, count, listed, rounded, sentence, short
+from fedplus.report.read import Run
+from fedplus.report.words import Score, count, rounded, short
 
 Section = dict[str, Any]
-RISE = 1e-6
-"""What F_σ may rise by, relative to itself, from rounding alone."""
 
 
 def lines(
@@ -61,13 +59,18 @@ def learning(groups: Sequence[Group], score: Score) -> Section | None:
                 words=f"Learning curves, {name}, over rounds. {finding}",
             )  # fmt: skip
             rows = [
-                [g.label, count(int(line.x[-1]), "round"), told.text(line.y[0]), told.text(line.y[-1])]
+                [
+                    g.label,
+                    count(int(line.x[-1]), "round"),
+                    told.text(line.y[0]),
+                    told.text(line.y[-1]),
+                ]
                 for g, _, line in found
             ]
             table = {"head": ["", "after", "first evaluation", "last evaluation"], "rows": rows}
             options.append({"name": name, "finding": finding, "charts": [chart], "table": table})
     note = "Bands: ± one standard deviation over seeds." if _several(groups) else ""
-    return _section("learning", "Learning curves", options, "Show", note=note)
+    return section("learning", "Learning curves", options, "Show", note=note)
 
 
 def _ends(found: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
@@ -75,7 +78,9 @@ def _ends(found: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
     (best, _, top), (last, _, bottom) = order[0], order[-1]
     after = count(int(top.x[-1]), "round")
     if len(order) == 1:
-        return f"{best.label} goes from {score.text(top.y[0])} to {score.text(top.y[-1])} in {after}."
+        return (
+            f"{best.label} goes from {score.text(top.y[0])} to {score.text(top.y[-1])} in {after}."
+        )
     if score.text(top.y[-1]) == score.text(bottom.y[-1]):
         return f"All end at {score.text(top.y[-1])}, after {after}."
     return (
@@ -87,7 +92,10 @@ def _ends(found: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
 def change(groups: Sequence[Group]) -> Section | None:
     """Section 6: the paper's Figure 1."""
     options = []
-    for name, key in (("mean over the parties", "change_std"), ("the party that changes most", "change_most")):
+    for name, key in (
+        ("mean over the parties", "change_std"),
+        ("the party that changes most", "change_most"),
+    ):
         found = curves_of(groups, lambda run, key=key: (run.figures["round"], run.figures[key]))  # type: ignore[misc]
         if not found:
             continue
@@ -95,11 +103,13 @@ def change(groups: Sequence[Group]) -> Section | None:
                        key=lambda item: -item[0])  # fmt: skip
         high, at, most = peaks[0]
         low, _, least = peaks[-1]
-        finding = f"{most.label} changes models most at aggregation: up to {short(high)}, in round {int(at)}"
+        finding = f"{most.label} changes models most: up to {short(high)}, in round {int(at)}"
         if len(peaks) > 1 and low > 0:
-            finding += f"; that is {short(float(f'{high / low:.2g}'))} times the most under {least.label}"
+            finding += (
+                f"; that is {short(float(f'{high / low:.2g}'))} times the most under {least.label}"
+            )
         chart = lines(found, y="s.d. of the change", log=True,
-                      words=f"Weight change at aggregation over rounds, {name}. {finding}.")  # fmt: skip
+                      words=f"Weight change at aggregation, {name}. {finding}.")  # fmt: skip
         table = {
             "head": ["", "largest", "in round", "in the last round"],
             "rows": [
@@ -112,7 +122,7 @@ def change(groups: Sequence[Group]) -> Section | None:
         "The standard deviation, over the parameters, of what the aggregation does to a party's model "
         "(Figure 1 of the paper). Zero cannot be drawn on this axis."
     )
-    return _section("change", "Weight change at aggregation", options, "Show", note=note)
+    return section("change", "Weight change at aggregation", options, "Show", note=note)
 
 
 def path(groups: Sequence[Group], score: Score) -> Section | None:
@@ -122,16 +132,9 @@ def path(groups: Sequence[Group], score: Score) -> Section | None:
     )  # fmt: skip
     if not found:
         return None
-    told = []
-    for group, _, line in found:
-        at = int((score.sign * line.y).argmax())
-        told.append(
-            f"{group.label} goes from {score.text(line.y[0])} (local) to {score.text(line.y[-1])} (global) "
-            f"and is best at λ = {line.x[at]:g}"
-        )
-    finding = "; ".join(told[:3]) + "."
+    finding = "; ".join(_along(group.label, line, score) for group, _, line in found[:3]) + "."
     chart = lines(found, x="λ: 0 is a party's own model, 1 the global one", y=score.axis,
-                  factor=score.factor, words=f"Score from local to global model. {finding}")  # fmt: skip
+                  factor=score.factor, words=f"Scores from local to global. {finding}")  # fmt: skip
     table = {
         "head": ["λ", *(group.label for group, _, _ in found)],
         "rows": [
@@ -140,88 +143,36 @@ def path(groups: Sequence[Group], score: Score) -> Section | None:
         ],
     }
     option = {"name": "", "finding": finding, "charts": [chart], "table": table}
-    return _section("path", "From local to global: the λ-path", [option])
+    return section("path", "From local to global: the λ-path", [option])
 
 
-def certificate(groups: Sequence[Group]) -> Section | None:
-    """Section 10: Theorem 1, F_σ never rises."""
-    found = curves_of(groups, lambda run: (run.rounds, run.few["objective"]))
-    if not found:
-        return None
-    told, rows = [], []
-    for group, _, line in found:
-        rise, at = _largest_rise(group)
-        rises = at is not None
-        told.append(
-            f"under {group.label} it rises, at most by {100 * rise:.2g} %, at round {at}"
-            if rises
-            else f"under {group.label} it never rises"
-        )
-        rows.append([group.label, short(line.y[0]), short(line.y[-1]),
-                     f"{100 * rise:.2g} % at round {at}" if rises else "none"])  # fmt: skip
-    finding = sentence("; ".join(told)) + "."
-    chart = lines(found, y="F_σ", words=f"The objective F_σ over rounds. {finding}")
-    table = {"head": ["", "first", "last", "largest rise"], "rows": rows}
-    option = {"name": "", "finding": finding, "charts": [chart], "table": table}
-    note = (
-        "Theorem 1: with full gradients and a small enough η the objective falls in every round. "
-        "Compared from one evaluated round to the next; a rise below a millionth is rounding."
+def _along(label: str, line: Curve, score: Score) -> str:
+    first, last = score.text(line.y[0]), score.text(line.y[-1])
+    if first == last:
+        return f"{label} has {first} at both ends"
+    at = int((score.sign * line.y).argmax())
+    best = (
+        ""
+        if at in (0, line.x.size - 1)
+        else f", and is best in between, {score.text(line.y[at])} at λ = {line.x[at]:g}"
     )
-    return _section("certificate", "Certificate of Theorem 1", [option], note=note)
+    return f"{label} goes from {first} (own models) to {last} (the global one){best}"
 
 
-def _largest_rise(group: Group) -> tuple[float, int | None]:
-    """Over its seeds, relative to F_σ before it, and the round it is seen at."""
-    worst: tuple[float, int | None] = (0.0, None)
-    for run in group.judged:
-        known = np.isfinite(run.few["objective"])
-        f, t = run.few["objective"][known], run.rounds[known]
-        rise = np.diff(f) / np.maximum(np.abs(f[:-1]), 1e-30)
-        if rise.size and rise.max() > max(RISE, worst[0]):
-            worst = float(rise.max()), int(t[1 + rise.argmax()])
-    return worst
-
-
-def aggregator(groups: Sequence[Group]) -> Section | None:
-    """Section 9."""
-    options, rows, told = [], [], []
-    for group in groups:
-        figures = {key: np.concatenate([run.figures[key] for run in group.runs])
-                   for key in ("iterations", "converged", "residual", "dropped")}  # fmt: skip
-        if not figures["iterations"].size:
-            continue
-        met = figures["converged"][np.isfinite(figures["converged"])]
-        dropped = int(np.nansum(figures["dropped"]))
-        known = figures["residual"][np.isfinite(figures["residual"])]
-        rows.append([
-            group.label, short(float(mean(figures["iterations"]))),
-            f"{100 * met.mean():.1f} %" if met.size else UNKNOWN,
-            f"{known.max():.1e}" if known.size else UNKNOWN, f"{dropped:,}",
-        ])  # fmt: skip
-        if met.size and met.mean() < 1:
-            told.append(f"{group.label} stops short in {count(int((met == 0).sum()), 'round')} of {met.size:,}")
-        if dropped:
-            told.append(f"{group.label} drops {count(dropped, 'model')}")
-    finding = listed(told) + "." if told else "It converges in every round and drops no model."
-    table = {"head": ["", "iterations a round", "converged", "largest residual", "models dropped"], "rows": rows}
-    for name, key, log in (
-        ("iterations", "iterations", False), ("residual", "residual", True),
-        ("models dropped", "dropped", False),
-    ):  # fmt: skip
-        found = curves_of(groups, lambda run, key=key: (run.figures["round"], run.figures[key]))  # type: ignore[misc]
-        if found:
-            chart = lines(found, y=name, log=log, words=f"Aggregator: {name} in each round. {finding}")
-            options.append({"name": name, "finding": finding, "charts": [chart], "table": table})
-    section = _section("aggregator", "The aggregator at work", options, "Show")
-    return section and {**section, "open": True}
-
-
-def _section(
+def section(
     name: str, title: str, options: list[dict[str, Any]], choice: str = "", *, note: str = ""
 ) -> Section | None:
+    """A section with a choice of options, or none where there is no option."""
     if not options:
         return None
-    return {"id": name, "title": title, "choice": choice, "selected": 0, "note": note, "options": options}
+    return {
+        "id": name,
+        "title": title,
+        "choice": choice,
+        "selected": 0,
+        "note": note,
+        "options": options,
+    }
 
 
 def _several(groups: Sequence[Group]) -> bool:

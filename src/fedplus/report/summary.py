@@ -7,7 +7,7 @@ import numpy as np
 
 from fedplus.report.groups import Group
 from fedplus.report.read import Host, Run, mean, worst
-from fedplus.report.words import Score, count, listed, sentence
+from fedplus.report.words import Score, count, listed
 
 Column = tuple[str, Callable[[Run, Host], float]]
 
@@ -25,8 +25,8 @@ def table(groups: Sequence[Group], score: Score) -> dict[str, Any]:
         several = f", {data}" if len(of_data) < len(groups) else ""
         if not any(group.method == "local" for group in of_data):
             rows += _reference(f"each party alone{several}", "local", of_data, columns, score)
-        rows += _reference(f"always the most frequent label{several}" if score.name == "accuracy"
-                           else f"always the mean{several}", "majority", of_data, columns, score)  # fmt: skip
+        guess = "the most frequent label" if score.name == "accuracy" else "the mean"
+        rows += _reference(f"always {guess}{several}", "majority", of_data, columns, score)
     head = ["", *(name for name, _ in columns), "seeds"]
     order = [float(row.pop("rank")) for row in rows]
     best = int(np.nanargmax(order)) if np.isfinite(order).any() else -1
@@ -43,9 +43,14 @@ def verdict(groups: Sequence[Group], score: Score) -> str:
             told.append(f"No run on {data} has been evaluated yet.")
             continue
         told.append(_verdict(judged, score, f"On {data}, " if len(judged) < len(groups) else ""))
-    going_on = [run for group in groups for run in group.runs if run.status.get("state") == "running"]
+    going_on = [
+        run for group in groups for run in group.runs if run.status.get("state") == "running"
+    ]
     if going_on:
-        told.append(f"{sentence(count(len(going_on), 'run'))} of {sum(len(g.runs) for g in groups)} still going on.")
+        told.append(
+            f"{len(going_on):,} of {sum(len(group.runs) for group in groups):,} runs "
+            f"{'is' if len(going_on) == 1 else 'are'} still going on."
+        )
     return " ".join(told)
 
 
@@ -62,7 +67,9 @@ def stand_ins(groups: Sequence[Group]) -> str:
 def best_of(groups: Sequence[Group], score: Score) -> Group | None:
     """The label with the best mean."""
     judged = [group for group in groups if group.judged]
-    return max(judged, key=lambda g: score.sign * _nan_last(mean(g.last("mean")), score), default=None)
+    return max(
+        judged, key=lambda g: score.sign * _nan_last(mean(g.last("mean")), score), default=None
+    )
 
 
 def _verdict(judged: Sequence[Group], score: Score, where: str) -> str:
@@ -82,8 +89,13 @@ def _verdict(judged: Sequence[Group], score: Score, where: str) -> str:
     outliers = sorted({name for run in best.judged for name in run.outliers})
     if outliers:
         apart = [mean(run.personal[-1][run.is_outlier]) for run in best.judged]
-        who = f"party {outliers[0]}" if len(outliers) == 1 else f"parties {listed(outliers)}"
-        told += f". The data of {who} is unlike the others'; {best.label} gives {score.text(mean(apart))} there"
+        one = len(outliers) == 1
+        who = (
+            f"Party {outliers[0]} is an outlier"
+            if one
+            else f"Parties {listed(outliers)} are outliers"
+        )
+        told += f". {who}: {best.label} gives {'it' if one else 'them'} {score.text(mean(apart))}"
     return told + "."
 
 
@@ -110,10 +122,21 @@ def _row(
 def _reference(
     label: str, field: str, groups: Sequence[Group], columns: Sequence[Column], score: Score
 ) -> list[dict[str, Any]]:  # fmt: skip
-    by_seed = {run.status.get("seed"): run for g in groups for run in g.runs if np.isfinite(getattr(run, field)).any()}
+    by_seed = {
+        run.status.get("seed"): run
+        for g in groups
+        for run in g.runs
+        if np.isfinite(getattr(run, field)).any()
+    }
     if not by_seed:
         return []
-    row = _row(label, len(by_seed), [(run, getattr(run, field)) for run in by_seed.values()], columns, score)
+    row = _row(
+        label,
+        len(by_seed),
+        [(run, getattr(run, field)) for run in by_seed.values()],
+        columns,
+        score,
+    )
     return [{**row, "reference": True, "rank": np.nan}]
 
 

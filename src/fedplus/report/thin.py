@@ -15,7 +15,11 @@ COLUMNS = 100
 
 def evenly(n: int, most: int) -> Host:
     """At most this many of ``range(n)``, first and last among them."""
-    return np.arange(n) if n <= most else np.unique(np.linspace(0, n - 1, max(2, most)).round().astype(int))
+    return (
+        np.arange(n)
+        if n <= most
+        else np.unique(np.linspace(0, n - 1, max(2, most)).round().astype(int))
+    )
 
 
 def ends(n: int, most: int) -> Host:

@@ -56,16 +56,14 @@ const Figures = (() => {
       colorscale: "Viridis", reversescale: chart.reverse, xgap: chart.x.length > 60 ? 0 : 1,
       ygap: chart.y.length > 60 ? 0 : 1,
       colorbar: {
-        orientation: "h", x: 0.5, xanchor: "center", y: 1, yanchor: "bottom", thickness: 10, len: 0.9,
-        outlinewidth: 0, title: { text: chart.unit, side: "top" },
+        thickness: 10, outlinewidth: 0, xpad: 4, title: { text: chart.unit, side: "right" },
       },
       hovertemplate: "%{text}: %{z:.4g} after round %{x}<extra></extra>",
     }];
     return [traces, {
-      height: Math.min(1000, Math.max(260, 18 * chart.y.length + 150)),
+      height: Math.min(1000, Math.max(260, 18 * chart.y.length + 90)),
       xaxis: { title: { text: "round" }, showgrid: false },
       yaxis: { ...rowTicks(chart.y, chart.outliers), showgrid: false, zeroline: false },
-      margin: { l: 56, r: 16, t: 72, b: 48 },
     }];
   }
 
@@ -116,14 +114,13 @@ const Figures = (() => {
       };
     });
     return [traces, {
-      height: 70 * chart.boxes.length + 80, xaxis: { title: { text: `${chart.unit}; whiskers: 5 to 95 % of the parties` } },
+      height: 70 * chart.boxes.length + 80, xaxis: { title: { text: chart.unit } },
       yaxis: { autorange: "reversed" },
     }];
   }
 
   function norms(chart) {
-    const grey = () => Charts.faded(rgbOf("--muted"), 0.45);
-    const rgbOf = (name) => Charts.css(name);
+    const grey = () => Charts.faded(Charts.css("--muted"), 0.45);
     const traces = () => {
       let others = 0, named = 0;
       const parties = chart.lines.map((line) => ({
@@ -137,7 +134,7 @@ const Figures = (() => {
       return [...ranges(chart), ...parties];
     };
     return [traces, {
-      xaxis: { title: { text: "round" } }, yaxis: { title: { text: "‖v_k‖" }, rangemode: "tozero" }, showlegend: true,
+      xaxis: { title: { text: "round" } }, yaxis: { title: { text: "‖v<sub>k</sub>‖" }, rangemode: "tozero" }, showlegend: true,
     }];
   }
 
