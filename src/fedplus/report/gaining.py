@@ -87,7 +87,8 @@ def _gain_words(group: Group, names: Host, gain: Host, order: Host, what: str, s
     first, last = order[-1], order[0]
     told = (
         f"Under {group.label}, {up:,} of {count(order.size, 'party', 'parties')} "
-        f"{'gains' if up == 1 else 'gain'} over {what} and {down:,} {'loses' if down == 1 else 'lose'}"
+        f"{'gains' if up == 1 else 'gain'} over {what} and "
+        f"{f'{down:,}' if down else 'none'} {'lose' if down > 1 else 'loses'}"
     )
     signed = score.sign * gain  # As the score goes, which for an error is down.
     if up:

@@ -68,7 +68,8 @@ def norms(groups: Sequence[Group], best: str) -> Section | None:
         if not any(np.nanmax(each, initial=0.0) > 0 for each in v):
             continue  # A method without personal parts.
         rounds = np.unique(np.concatenate([run.rounds for run in runs]))
-        rounds = rounds[thin.evenly(rounds.size, 2 * thin.COLUMNS)]
+        most = min(thin.COLUMNS, thin.CELLS // (NORMS * len(groups)))
+        rounds = rounds[thin.evenly(rounds.size, max(10, most))]
         table = over_seeds(
             [_at(run.rounds, each, rounds) for run, each in zip(runs, v, strict=True)]
         )

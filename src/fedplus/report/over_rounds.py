@@ -11,11 +11,13 @@ from fedplus.report.read import Run
 from fedplus.report.words import Score, count, rounded, short
 
 Section = dict[str, Any]
+Series = Callable[[Run], tuple[Any, Any]]
+"""Rounds and values of a run."""
 
 
 def lines(
     curves: Sequence[tuple[Group, int, Curve]], *, x: str = "round", y: str, log: bool = False,
-    factor: float = 1.0, words: str,
+    factor: float = 1.0, bands: bool = True, words: str,
 ) -> dict[str, Any]:  # fmt: skip
     """A chart of curves; long ones keep their peaks."""
     most = max(50, thin.LINES // max(1, len(curves)))
@@ -28,16 +30,24 @@ def lines(
                 "x": [float(v) if v % 1 else int(v) for v in line.x[kept]],
                 "y": rounded(factor * line.y[kept]),
                 "spread": rounded(factor * line.spread[kept])
-                if np.isfinite(line.spread).any()
+                if bands and np.isfinite(line.spread).any()
                 else None,
             }
         )  # fmt: skip
     return {"kind": "lines", "x": x, "y": y, "log": log, "lines": drawn, "words": words}
 
 
-def curves_of(
-    groups: Sequence[Group], of_run: Callable[[Run], tuple[Any, Any]]
-) -> list[tuple[Group, int, Curve]]:
+def evaluated(key: str) -> Series:
+    """A number of every evaluated round."""
+    return lambda run: (run.rounds, run.few[key])
+
+
+def each_round(key: str) -> Series:
+    """A figure of every round."""
+    return lambda run: (run.figures["round"], run.figures[key])
+
+
+def curves_of(groups: Sequence[Group], of_run: Series) -> list[tuple[Group, int, Curve]]:
     """A curve a label, for those that have one."""
     made = [(g, i, curve([of_run(run) for run in g.runs])) for i, g in enumerate(groups)]
     return [(group, index, line) for group, index, line in made if line.x.size]
@@ -50,7 +60,7 @@ def learning(groups: Sequence[Group], score: Score) -> Section | None:
         ("mean over the parties", "mean"), ("worst party", "worst"),
         ("global model, mean over the parties", "global"), ("loss, mean over the parties", "loss"),
     ):  # fmt: skip
-        found = curves_of(groups, lambda run, key=key: (run.rounds, run.few[key]))  # type: ignore[misc]
+        found = curves_of(groups, evaluated(key))
         if found:
             told = Score("loss", "lower") if key == "loss" else score
             finding = _ends(found, told)
@@ -96,7 +106,7 @@ def change(groups: Sequence[Group]) -> Section | None:
         ("mean over the parties", "change_std"),
         ("the party that changes most", "change_most"),
     ):
-        found = curves_of(groups, lambda run, key=key: (run.figures["round"], run.figures[key]))  # type: ignore[misc]
+        found = curves_of(groups, each_round(key))
         if not found:
             continue
         peaks = sorted(((line.y.max(), line.x[line.y.argmax()], g) for g, _, line in found),
