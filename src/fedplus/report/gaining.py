@@ -37,8 +37,7 @@ def gains(groups: Sequence[Group], score: Score, best: str) -> Section | None:
         shown = order[thin.ends(order.size, DUMBBELLS)]
         finding = _gain_words(group, names, gain, order, what, score)
         if shown.size < order.size:
-            half = DUMBBELLS // 2
-            finding += f" Shown are the {half} largest losses and the {half} largest gains."
+            finding += f" Shown are the {DUMBBELLS // 2} parties at either end."
         of = {"personal": personal, "global": shared, "alone": local}
         of = {key: values for key, values in of.items() if np.isfinite(values).any()}
         dots = {

@@ -40,9 +40,8 @@ def heat(groups: Sequence[Group], score: Score, best: str) -> Section | None:
             f"{party(names[known[0]])} with {score.text(last[known[0]])}, the best "
             f"{party(names[known[-1]])} with {score.text(last[known[-1]])}"
         )
-        outliers = sorted(runs[0].outliers, key=list(names).index) if names.size <= 1000 else []
-        if outliers:
-            finding += f"; outliers: {listed(outliers)}"
+        if runs[0].is_outlier.any():
+            finding += f"; outliers: {listed(names[runs[0].is_outlier])}"
         if shown.size < order.size:
             finding += (
                 f". Shown are {shown.size} of {order.size:,} parties, evenly from worst to best"

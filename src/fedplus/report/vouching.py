@@ -91,13 +91,8 @@ def aggregator(groups: Sequence[Group]) -> Section | None:
     ):  # fmt: skip
         found = curves_of(groups, each_round(key))
         if found:
-            chart = lines(
-                found,
-                y=name,
-                log=log,
-                bands=False,
-                words=f"Aggregator: {name} in each round. {finding}",
-            )
+            words = f"Aggregator: {name} in each round. {finding}"
+            chart = lines(found, y=name, log=log, bands=False, words=words)
             options.append({"name": name, "finding": finding, "charts": [chart], "table": table})
     made = section("aggregator", "The aggregator at work", options, "Show")
     return made and {**made, "open": True}

@@ -122,13 +122,16 @@ const Figures = (() => {
   function norms(chart) {
     const grey = () => Charts.faded(Charts.css("--muted"), 0.45);
     const traces = () => {
-      let others = 0, named = 0;
+      const many = chart.lines.filter((line) => line.outlier).length > 6;
+      const shown = new Set();
+      const first = (group) => !shown.has(group) && Boolean(shown.add(group));
+      const bad = Charts.css("--bad");
       const parties = chart.lines.map((line) => ({
         type: "scatter", mode: "lines", x: chart.x, y: line.y,
-        name: line.outlier ? `◆ ${short(line.name)}` : chart.quantiles ? "the largest" : "other parties",
-        legendgroup: line.outlier ? undefined : "others",
-        showlegend: line.outlier ? named++ < 8 : others++ === 0,
-        line: line.outlier ? { color: Charts.css("--bad"), width: 2.5 } : { color: grey(), width: 1.2 },
+        ...grouped(line, many, chart.quantiles, first),
+        line: line.outlier
+          ? { color: many ? Charts.faded(bad, 0.5) : bad, width: many ? 1.2 : 2.5 }
+          : { color: grey(), width: 1.2 },
         hovertemplate: `%{y:.4g} after round %{x}<extra>${short(line.name, 60)}</extra>`,
       }));
       return [...ranges(chart), ...parties];
@@ -136,6 +139,13 @@ const Figures = (() => {
     return [traces, {
       xaxis: { title: { text: "round" } }, yaxis: { title: { text: "‖v<sub>k</sub>‖" }, rangemode: "tozero" }, showlegend: true,
     }];
+  }
+
+  // One entry of the legend for all others, and for outliers where they are many.
+  function grouped(line, many, largest, first) {
+    const group = line.outlier ? (many ? "outliers" : `◆ ${short(line.name)}`)
+      : largest ? "the largest" : "other parties";
+    return { name: group, legendgroup: group, showlegend: first(group) };
   }
 
   function ranges(chart) {

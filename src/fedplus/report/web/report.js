@@ -11,8 +11,8 @@
     return element;
   }
 
-  function table({ head, rows, best = -1, references = [], kind: look = "" }, caption) {
-    const kind = (i) => (i === best ? "best" : references.includes(i) ? "reference" : "");
+  function table({ head, rows, best = [], references = [], kind: look = "" }, caption) {
+    const kind = (i) => (best.includes(i) ? "best" : references.includes(i) ? "reference" : "");
     const cells = (row) => row.map((cell, j) => (j ? make("td", {}, cell) : make("th", { scope: "row", title: cell }, cell)));
     const made = make("table", { class: look },
       make("caption", { class: "hidden-visually" }, caption),
@@ -80,7 +80,10 @@
       if (Object.keys(env).length) places.set(key, [...(places.get(key) || []), label]);
       if (!spec) return;
       const note = make("p", { class: "muted note" }, `Seeds: ${seeds}`);
-      made.append(make("h3", {}, `${label}: spec.toml`), note, copied(spec, `spec.toml of ${label}`));
+      const details = make("details", {}, make("summary", {}, `${label}: spec.toml`), note,
+        copied(spec, `spec.toml of ${label}`));
+      details.open = content.settings.length === 1;
+      made.append(details);
     });
     places.forEach((labels, key) => {
       const where = places.size > 1 ? `Where it ran: ${labels.join(", ")}` : "Where it ran";
