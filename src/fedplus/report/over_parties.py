@@ -84,6 +84,8 @@ def norms(groups: Sequence[Group], best: str) -> Section | None:
         finding = f"Under {group.label} {who} has the largest ‖vₖ‖"
         if middle > 0 and order.size > 1:
             finding += f", {last[top] / middle:.2g} times the median"
+        elif order.size > 1:
+            finding += f", {last[top]:.3g}; at least half of the parties have none"
         if many:
             finding += f". Shown are the {LARGEST} largest of {order.size:,}, and the range of all"
         chart = {

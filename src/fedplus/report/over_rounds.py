@@ -8,7 +8,7 @@ import numpy as np
 from fedplus.report import thin
 from fedplus.report.groups import Curve, Group, curve
 from fedplus.report.read import Run
-from fedplus.report.words import Score, count, rounded, short
+from fedplus.report.words import Score, count, listed, rounded, sentence, short
 
 Section = dict[str, Any]
 Series = Callable[[Run], tuple[Any, Any]]
@@ -23,6 +23,8 @@ def lines(
     most = max(50, thin.LINES // max(1, len(curves)))
     drawn = []
     for group, index, line in curves:
+        if log and not (line.y > 0).any():
+            continue
         kept = thin.with_peaks(line.y, most)
         drawn.append(
             {
@@ -111,14 +113,8 @@ def change(groups: Sequence[Group]) -> Section | None:
             continue
         peaks = sorted(((line.y.max(), line.x[line.y.argmax()], g) for g, _, line in found),
                        key=lambda item: -item[0])  # fmt: skip
-        high, at, most = peaks[0]
-        low, _, least = peaks[-1]
-        finding = f"{most.label} changes models most: up to {short(high)}, in round {int(at)}"
-        if len(peaks) > 1 and low > 0:
-            finding += (
-                f"; that is {short(float(f'{high / low:.2g}'))} times the most under {least.label}"
-            )
-        chart = lines(found, y="s.d. of the change", log=True,
+        finding = _peaks(peaks)
+        chart = lines(found, y="s.d. of the change", log=bool(peaks[0][0] > 0),
                       words=f"Weight change at aggregation, {name}. {finding}.")  # fmt: skip
         table = {
             "head": ["", "largest", "in round", "in the last round"],
@@ -130,9 +126,24 @@ def change(groups: Sequence[Group]) -> Section | None:
         options.append({"name": name, "finding": finding + ".", "charts": [chart], "table": table})
     note = (
         "The standard deviation, over the parameters, of what the aggregation does to a party's model "
-        "(Figure 1 of the paper). Zero cannot be drawn on this axis."
+        "(Figure 1 of the paper)."
     )
     return section("change", "Weight change at aggregation", options, "Show", note=note)
+
+
+def _peaks(peaks: Sequence[tuple[float, float, Group]]) -> str:
+    """Of each label, from the largest on."""
+    still = [group.label for high, _, group in peaks if high == 0]
+    moved = [peak for peak in peaks if peak[0] > 0]
+    told = []
+    if moved:
+        (high, at, most), (low, _, least) = moved[0], moved[-1]
+        told.append(f"{most.label} changes models most: up to {short(high)}, in round {int(at)}")
+        if len(moved) > 1:
+            told.append(f"that is {high / low:.2g} times the most under {least.label}")
+    if still:
+        told.append(f"under {listed(still, 8)} the aggregation leaves every party its own model")
+    return sentence("; ".join(told))
 
 
 def path(groups: Sequence[Group], score: Score) -> Section | None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from fedplus.report.groups import Group
 from fedplus.report.read import Host, Run, mean, worst
+from fedplus.report.tables import LOCAL, MAJORITY
 from fedplus.report.words import Score, count, listed
 
 MANY = 5
@@ -26,9 +27,8 @@ def table(groups: Sequence[Group], score: Score) -> dict[str, Any]:
         of_data = [group for group in groups if group.data == data]
         several = f", {data}" if len(of_data) < len(groups) else ""
         if not any(group.method == "local" for group in of_data):
-            rows += _reference(f"each party alone{several}", "local", of_data, columns, score)
-        guess = "the most frequent label" if score.name == "accuracy" else "the mean"
-        rows += _reference(f"always {guess}{several}", "majority", of_data, columns, score)
+            rows += _reference(f"{LOCAL}{several}", "local", of_data, columns, score)
+        rows += _reference(f"{MAJORITY}{several}", "majority", of_data, columns, score)
     head = ["", *(name for name, _ in columns), "seeds"]
     sets = [[group for group in groups if group.data == data] for data in {g.data for g in groups}]
     winners = {winner.label for of_data in sets if (winner := best_of(of_data, score))}

@@ -69,7 +69,7 @@ def aggregator(groups: Sequence[Group]) -> Section | None:
         rows.append([
             group.label, short(float(mean(figures["iterations"]))),
             f"{100 * met.mean():.1f} %" if met.size else UNKNOWN,
-            f"{known.max():.1e}" if known.size else UNKNOWN, f"{dropped:,}",
+            f"{known.max():.2g}" if known.size else UNKNOWN, f"{dropped:,}",
         ])  # fmt: skip
         stopped = (
             f"{int((met == 0).sum()):,} of {count(met.size, 'round')} stop short of convergence"
@@ -90,7 +90,7 @@ def aggregator(groups: Sequence[Group]) -> Section | None:
         ("models dropped", "dropped", False),
     ):  # fmt: skip
         found = curves_of(groups, each_round(key))
-        if found:
+        if any((line.y > 0).any() for _, _, line in found):
             words = f"Aggregator: {name} in each round. {finding}"
             chart = lines(found, y=name, log=log, bands=False, words=words)
             options.append({"name": name, "finding": finding, "charts": [chart], "table": table})

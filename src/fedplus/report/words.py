@@ -51,8 +51,8 @@ class Score(NamedTuple):
         if known.size < 2:
             return self.text(float(known[0])) if known.size else UNKNOWN
         if self.factor == 100:
-            return f"{100 * known.mean():.1f} ± {100 * known.std():.1f} %"
-        return f"{short(float(known.mean()))} ± {known.std():.2g}"
+            return f"{100 * known.mean():.1f} ± {100 * known.std(ddof=1):.1f} %"
+        return f"{short(float(known.mean()))} ± {known.std(ddof=1):.2g}"
 
 
 def short(value: float) -> str:

@@ -25,7 +25,7 @@ const Figures = (() => {
       xaxis: { title: { text: chart.x } },
       yaxis: {
         title: { text: chart.y }, type: chart.log ? "log" : "linear",
-        ...(chart.log ? { dtick: 1, exponentformat: "power" } : {}),
+        ...(chart.log ? { exponentformat: "power", minor: { ticks: "" } } : {}),
       },
       showlegend: true,
     }];
