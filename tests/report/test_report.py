@@ -92,7 +92,7 @@ def test_a_lower_error_is_a_gain(tmp_path):
     told = content([run])
     option = section(told, "gains")["options"][0]
     assert "1 of 2 parties gains over training alone and 1 loses" in option["finding"]
-    assert "biggest winner is party 0 (−0.3)" in option["finding"]
+    assert "biggest winner is party 0 (−0.3 rmse)" in option["finding"]
     assert told["summary"]["rows"][0][2] == "0.9"
 
 
@@ -224,3 +224,14 @@ def test_damage_is_one_line(tmp_path):
     (run.path / ROUNDS).write_text("{\n")
     with pytest.raises(SettingError, match="is damaged"):
         content([RunFolder(run.path)])
+
+
+def test_errors_far_apart_get_a_logarithmic_axis(tmp_path):
+    run = Sample(parties=2, score_name="mse", better="lower").write(tmp_path / "run")
+    dots, boxes = section(content([run]), "gains")["options"][0]["charts"]
+    assert not dots["log"]
+    with_scores(run, [0.5, 900.0], [0.8, 0.7])
+    dots, boxes = section(content([run]), "gains")["options"][0]["charts"]
+    assert dots["log"]
+    assert boxes["log"]
+    assert section(content([run]), "heat")["options"][0]["charts"][0]["log"]

@@ -41,7 +41,8 @@ def gains(groups: Sequence[Group], score: Score, best: str) -> Section | None:
         of = {"personal": personal, "global": shared, "alone": local}
         of = {key: values for key, values in of.items() if np.isfinite(values).any()}
         dots = {
-            "kind": "dumbbell", "names": list(names[shown]), "unit": score.axis,
+            "kind": "dumbbell", "log": score.log(*(values[shown] for values in of.values())),
+            "names": list(names[shown]), "unit": score.axis,
             "outliers": [name for name in names[shown] if name in runs[0].outliers],
             "gains": rounded(score.factor * gain[shown]),
             "values": {key: rounded(score.factor * values[shown]) for key, values in of.items()},
@@ -49,7 +50,7 @@ def gains(groups: Sequence[Group], score: Score, best: str) -> Section | None:
             "words": f"Each party's personal score beside its score with {what}. {finding}",
         }  # fmt: skip
         boxes = {
-            "kind": "spread", "unit": score.axis,
+            "kind": "spread", "log": score.log(*of.values()), "unit": score.axis,
             "boxes": [_box(key, score.factor * values) for key, values in of.items()],
             "words": "Distribution over the parties. " + "; ".join(
                 f"{key}: median {score.text(float(np.nanmedian(values)))}" for key, values in of.items()

@@ -49,7 +49,7 @@ def heat(groups: Sequence[Group], score: Score, best: str) -> Section | None:
         chart = {
             "kind": "heat", "x": [int(t) for t in columns], "y": list(names[shown]),
             "z": rounded(score.factor * table[:, shown].T), "unit": score.axis,
-            "reverse": score.better == "lower",
+            "reverse": score.better == "lower", "log": score.log(table[:, shown]),
             "outliers": [name for name in names[shown] if name in runs[0].outliers],
             "words": f"Heat map of the personal score, party by round. {finding}.",
         }  # fmt: skip

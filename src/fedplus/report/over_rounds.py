@@ -67,7 +67,7 @@ def learning(groups: Sequence[Group], score: Score) -> Section | None:
             told = Score("loss", "lower") if key == "loss" else score
             finding = _ends(found, told)
             chart = lines(
-                found, y=told.axis, factor=told.factor,
+                found, y=told.axis, factor=told.factor, log=told.log(*(c.y for _, _, c in found)),
                 words=f"Learning curves, {name}, over rounds. {finding}",
             )  # fmt: skip
             rows = [
@@ -90,12 +90,11 @@ def _ends(found: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
     (best, _, top), (last, _, bottom) = order[0], order[-1]
     after = count(int(top.x[-1]), "round")
     if len(order) == 1:
-        return (
-            f"{best.label} goes from {score.text(top.y[0])} to {score.text(top.y[-1])} in {after}."
-        )
+        ends = f"from {score.text(top.y[0])} to {score.text(top.y[-1])}"
+        return sentence(f"{best.label} goes {ends} in {after}.")
     if score.text(top.y[-1]) == score.text(bottom.y[-1]):
         return f"All end at {score.text(top.y[-1])}, after {after}."
-    return (
+    return sentence(
         f"{best.label} ends best, at {score.text(top.y[-1])} after {after}; "
         f"{last.label} ends at {score.text(bottom.y[-1])}."
     )

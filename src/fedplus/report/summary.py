@@ -8,7 +8,7 @@ import numpy as np
 from fedplus.report.groups import Group
 from fedplus.report.read import Host, Run, mean, worst
 from fedplus.report.tables import LOCAL, MAJORITY
-from fedplus.report.words import Score, count, listed
+from fedplus.report.words import Score, count, listed, sentence
 
 MANY = 5
 """Beyond this outliers are counted rather than named."""
@@ -28,7 +28,8 @@ def table(groups: Sequence[Group], score: Score) -> dict[str, Any]:
         several = f", {data}" if len(of_data) < len(groups) else ""
         if not any(group.method == "local" for group in of_data):
             rows += _reference(f"{LOCAL}{several}", "local", of_data, columns, score)
-        rows += _reference(f"{MAJORITY}{several}", "majority", of_data, columns, score)
+        guess = "mean label" if score.better == "lower" else MAJORITY
+        rows += _reference(f"{guess}{several}", "majority", of_data, columns, score)
     head = ["", *(name for name, _ in columns), "seeds"]
     sets = [[group for group in groups if group.data == data] for data in {g.data for g in groups}]
     winners = {winner.label for of_data in sets if (winner := best_of(of_data, score))}
@@ -103,7 +104,7 @@ def _verdict(judged: Sequence[Group], score: Score, where: str) -> str:
         )
         who = f"{len(outliers):,} parties are outliers" if len(outliers) > MANY else who
         told += f". {who}: {best.label} gives {'it' if one else 'them'} {score.text(mean(apart))}"
-    return told + "."
+    return sentence(told) + "."
 
 
 def _columns(score: Score, outliers: bool) -> list[Column]:
