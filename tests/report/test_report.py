@@ -131,7 +131,8 @@ def test_runs_in_every_state_in_one_report(tmp_path):
     (tmp_path / "begun" / PARTIES).unlink()
     told = content(runs)
     assert (
-        "No run on school has been evaluated yet. 1 of 4 runs is still going on." in told["verdict"]
+        "No run on school has been evaluated yet. 1 of 4 runs is still going on. "
+        "1 of 4 runs was stopped before its end." in told["verdict"]
     )
     curve = section(told, "learning")["options"][0]["charts"][0]["lines"][0]
     assert curve["x"] == list(range(10, 101, 10))
@@ -139,6 +140,15 @@ def test_runs_in_every_state_in_one_report(tmp_path):
     assert curve["spread"][5:] == [None] * 5
     assert told["summary"]["rows"][1][1:3] == ["–", "–"]
     page(runs)
+
+
+def test_a_failed_run_is_counted_but_not_averaged(tmp_path):
+    whole = Sample().write(tmp_path / "0")
+    broken = Sample(seed=1).write(tmp_path / "1", upto=20, state="failed", message="no memory")
+    both, alone = content([whole, broken]), content([whole])
+    assert both["summary"]["rows"][0] == alone["summary"]["rows"][0]
+    assert both["verdict"].endswith("1 of 2 runs failed.")
+    assert content([broken])["summary"]["rows"][0][1] != "–"
 
 
 def test_a_report_of_nothing_evaluated(tmp_path):

@@ -30,8 +30,9 @@ class Group(NamedTuple):
 
     @property
     def judged(self) -> list[Run]:
-        """Those with an evaluated round."""
-        return [run for run in self.runs if run.rounds.size]
+        """Those with an evaluated round; a failed one only where all failed."""
+        there = [run for run in self.runs if run.rounds.size]
+        return [run for run in there if run.status.get("state") != "failed"] or there
 
     @property
     def alike(self) -> list[Run]:

@@ -51,7 +51,7 @@ def each_round(key: str) -> Series:
 
 def curves_of(groups: Sequence[Group], of_run: Series) -> list[tuple[Group, int, Curve]]:
     """A curve a label, for those that have one."""
-    made = [(g, i, curve([of_run(run) for run in g.runs])) for i, g in enumerate(groups)]
+    made = [(g, i, curve([of_run(run) for run in g.judged])) for i, g in enumerate(groups)]
     return [(group, index, line) for group, index, line in made if line.x.size]
 
 

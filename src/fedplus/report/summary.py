@@ -12,6 +12,11 @@ from fedplus.report.words import Score, count, listed, sentence
 
 MANY = 5
 """Beyond this outliers are counted rather than named."""
+STATES = (
+    ("running", "is still going on", "are still going on"),
+    ("stopped", "was stopped before its end", "were stopped before their end"),
+    ("failed", "failed", "failed"),
+)
 Column = tuple[str, Callable[[Run, Host], float]]
 
 
@@ -50,14 +55,11 @@ def verdict(groups: Sequence[Group], score: Score) -> str:
             told.append(f"No run on {data} has been evaluated yet.")
             continue
         told.append(_verdict(judged, score, f"On {data}, " if len(sets) > 1 else ""))
-    going_on = [
-        run for group in groups for run in group.runs if run.status.get("state") == "running"
-    ]
-    if going_on:
-        told.append(
-            f"{len(going_on):,} of {sum(len(group.runs) for group in groups):,} runs "
-            f"{'is' if len(going_on) == 1 else 'are'} still going on."
-        )
+    runs = [run for group in groups for run in group.runs]
+    for state, one, many in STATES:
+        some = sum(run.status.get("state") == state for run in runs)
+        if some:
+            told.append(f"{some:,} of {count(len(runs), 'run')} {one if some == 1 else many}.")
     return " ".join(told)
 
 

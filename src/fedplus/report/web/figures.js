@@ -8,6 +8,8 @@ const Figures = (() => {
   const short = (text, most = 18) => plain(text.length > most ? text.slice(0, most - 1) + "…" : text);
   const marked = (names, outliers) => names.map((n) => (outliers.includes(n) ? "◆ " : "") + short(n));
 
+  const logarithmic = (chart) => (chart.log ? { type: "log", dtick: "D2" } : { type: "linear" });
+
   function lines(chart) {
     const traces = () => chart.lines.flatMap((line) => {
       const colour = Charts.colour(line.colour, line.index);
@@ -111,7 +113,7 @@ const Figures = (() => {
     };
     return [traces, {
       height: 20 * at.length + 150, showlegend: true,
-      xaxis: { title: { text: chart.unit }, type: chart.log ? "log" : "linear" },
+      xaxis: { title: { text: chart.unit }, ...logarithmic(chart) },
       yaxis: { ...rowTicks(chart.names, chart.outliers, 80), range: [-0.8, at.length - 0.2], zeroline: false },
       legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom" },
     }];
@@ -130,7 +132,7 @@ const Figures = (() => {
       };
     });
     return [traces, {
-      height: 70 * chart.boxes.length + 80, xaxis: { title: { text: chart.unit }, type: chart.log ? "log" : "linear" },
+      height: 70 * chart.boxes.length + 80, xaxis: { title: { text: chart.unit }, ...logarithmic(chart) },
       yaxis: { autorange: "reversed" },
     }];
   }
