@@ -156,17 +156,24 @@ def test_a_report_of_nothing_evaluated(tmp_path):
     assert told["sections"] == []
 
 
-def test_what_diverged_is_left_out_of_means(tmp_path):
+def test_what_diverged_is_not_hidden_in_a_mean(tmp_path):
     run = Sample(parties=3).write(tmp_path / "run")
     with_scores(run, [None, 0.5, 0.7], None)
     lines = rows_of(run)
     for line in lines:
         line |= {"v_norm": [None] * 3, "global_score": [None] * 3}
-        line["personal"]["mean"] = None
+    lines[-1]["personal"] = {"mean": None, "worst": None}
     (run.path / ROUNDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    told = content([run])
-    assert told["summary"]["rows"][0][1:3] == ["60.0 %", "50.0 %"]
-    json.dumps(told, allow_nan=False)
+    told = content([run, Sample(method="fedavg", parties=3).write(tmp_path / "other")])
+    assert told["summary"]["rows"][1][1:3] == ["–", "–"]
+    assert told["verdict"].startswith("FedAvg has the best mean accuracy")
+    assert (
+        "Under FedGeoMed+ 1 score at the last evaluation is not a finite number." in told["verdict"]
+    )
+    curve = section(told, "learning")["options"][0]["charts"][0]["lines"][1]
+    assert curve["x"][-1] == 90
+    assert content([run])["verdict"].startswith("No method has a finite score for every party.")
+    page([run])
 
 
 def test_scores_do_not_mix(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedplus._check import SettingError
 from fedplus.methods import METHODS
-from fedplus.report.read import Host, Run, deviation, mean
+from fedplus.report.read import Host, Run, mean
 
 
 class Group(NamedTuple):
@@ -77,14 +77,19 @@ class Curve(NamedTuple):
 
 
 def curve(series: Sequence[tuple[Host, Host]]) -> Curve:
-    """Of pairs of rounds and values, one a seed; rounds that have no value are left out."""
+    """Of pairs of rounds and values, one a seed; without rounds where a seed has none that is finite."""
     x = np.unique(np.concatenate([np.zeros(0), *(rounds for rounds, _ in series)]))
-    table = np.full((len(series), x.size), np.nan)
-    for row, (rounds, values) in zip(table, series, strict=True):
-        row[np.searchsorted(x, rounds)] = values
-    y = mean(table, 0)
+    table = np.zeros((len(series), x.size))
+    there = np.zeros(table.shape, bool)
+    for row, has, (rounds, values) in zip(table, there, series, strict=True):
+        at = np.searchsorted(x, rounds)
+        row[at], has[at] = values, True
+    count = np.maximum(there.sum(0), 1)
+    y = table.sum(0) / count
+    squares = np.where(there, np.square(table - y), 0).sum(0)
+    spread = np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1)), np.nan)
     known = np.isfinite(y)
-    return Curve(x[known], y[known], deviation(table, 0)[known])
+    return Curve(x[known], y[known], spread[known])
 
 
 def over_seeds(values: Sequence[Host]) -> Host:

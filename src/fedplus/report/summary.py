@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedplus.report.groups import Group
-from fedplus.report.read import Host, Run, mean, worst
+from fedplus.report.read import Host, Run, average, worst
 from fedplus.report.tables import LOCAL, MAJORITY
 from fedplus.report.words import Score, count, listed, sentence
 
@@ -55,6 +55,7 @@ def verdict(groups: Sequence[Group], score: Score) -> str:
             told.append(f"No run on {data} has been evaluated yet.")
             continue
         told.append(_verdict(judged, score, f"On {data}, " if len(sets) > 1 else ""))
+    told += [text for group in groups if (text := _diverged(group))]
     runs = [run for group in groups for run in group.runs]
     for state, one, many in STATES:
         some = sum(run.status.get("state") == state for run in runs)
@@ -77,27 +78,29 @@ def best_of(groups: Sequence[Group], score: Score) -> Group | None:
     """The label with the best mean."""
     judged = [group for group in groups if group.judged]
     return max(
-        judged, key=lambda g: score.sign * _nan_last(mean(g.last("mean")), score), default=None
+        judged, key=lambda g: score.sign * _nan_last(average(g.last("mean")), score), default=None
     )
 
 
 def _verdict(judged: Sequence[Group], score: Score, where: str) -> str:
     best = best_of(judged, score)
     assert best is not None
+    if not np.isfinite(average(best.last("mean"))):
+        return sentence(f"{where}no method has a finite score for every party.")
     seeds = f" over {count(len(best.judged), 'seed')}" if len(best.judged) > 1 else ""
     told = (
         f"{where}{best.label} {'has the best' if len(judged) > 1 else 'has a'} mean {score.name}, "
-        f"{score.text(mean(best.last('mean')))}{seeds}; "
-        f"its worst party has {score.text(mean(best.last('worst')))}"
+        f"{score.text(average(best.last('mean')))}{seeds}; "
+        f"its worst party has {score.text(average(best.last('worst')))}"
     )
-    others = [g for g in judged if g is not best and np.isfinite(mean(g.last("worst")))]
+    others = [g for g in judged if g is not best and np.isfinite(average(g.last("worst")))]
     if others:
-        low = min(others, key=lambda g: score.sign * float(mean(g.last("worst"))))
+        low = min(others, key=lambda g: score.sign * average(g.last("worst")))
         other = next((g for g in others if g.method == "fedavg"), low)
-        told += f", under {other.label} the worst has {score.text(mean(other.last('worst')))}"
+        told += f", under {other.label} the worst has {score.text(average(other.last('worst')))}"
     outliers = list(dict.fromkeys(n for run in best.judged for n in run.names if n in run.outliers))
     if outliers:
-        apart = [mean(run.personal[-1][run.is_outlier]) for run in best.judged]
+        apart = [average(run.personal[-1][run.is_outlier]) for run in best.judged]
         one = len(outliers) == 1
         who = (
             f"Party {outliers[0]} is an outlier"
@@ -105,17 +108,25 @@ def _verdict(judged: Sequence[Group], score: Score, where: str) -> str:
             else f"Parties {listed(outliers)} are outliers"
         )
         who = f"{len(outliers):,} parties are outliers" if len(outliers) > MANY else who
-        told += f". {who}: {best.label} gives {'it' if one else 'them'} {score.text(mean(apart))}"
+        told += (
+            f". {who}: {best.label} gives {'it' if one else 'them'} {score.text(average(apart))}"
+        )
     return sentence(told) + "."
+
+
+def _diverged(group: Group) -> str:
+    lost = sum(int((~np.isfinite(run.personal[-1])).sum()) for run in group.judged)
+    what = f"{count(lost, 'score')} at the last evaluation {'is' if lost == 1 else 'are'}"
+    return f"Under {group.label} {what} not a finite number." if lost else ""
 
 
 def _columns(score: Score, outliers: bool) -> list[Column]:
     columns: list[Column] = [
-        ("mean", lambda run, s: float(mean(s))), ("worst party", lambda run, s: worst(s, score.better)),
+        ("mean", lambda run, s: average(s)), ("worst party", lambda run, s: worst(s, score.better)),
     ]  # fmt: skip
     if outliers:
-        columns += [("the others", lambda run, s: float(mean(s[~run.is_outlier]))),
-                    ("outliers", lambda run, s: float(mean(s[run.is_outlier])))]  # fmt: skip
+        columns += [("the others", lambda run, s: average(s[~run.is_outlier])),
+                    ("outliers", lambda run, s: average(s[run.is_outlier]))]  # fmt: skip
     return columns
 
 

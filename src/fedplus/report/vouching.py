@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedplus.report.groups import Group
-from fedplus.report.over_rounds import Section, curves_of, each_round, evaluated, lines, section
-from fedplus.report.read import mean
+from fedplus.report.over_rounds import Section, curves_of, each_round, lines, section
+from fedplus.report.read import Host, Run, mean
 from fedplus.report.words import UNKNOWN, count, listed, sentence, short
 
 RISE = 1e-6
@@ -15,7 +15,7 @@ RISE = 1e-6
 
 def certificate(groups: Sequence[Group]) -> Section | None:
     """Section 10: Theorem 1, F_σ never rises."""
-    found = curves_of(groups, evaluated("objective"))
+    found = curves_of(groups, _recorded)
     if not found:
         return None
     told, steady, rows = [], [], []
@@ -42,12 +42,17 @@ def certificate(groups: Sequence[Group]) -> Section | None:
     return section("certificate", "Certificate of Theorem 1", [option], note=note)
 
 
+def _recorded(run: Run) -> tuple[Host, Host]:
+    """F_σ where it was asked for."""
+    known = np.isfinite(run.few["objective"])
+    return run.rounds[known], run.few["objective"][known]
+
+
 def _largest_rise(group: Group) -> tuple[float, int | None]:
     """Over its seeds, relative to F_σ before it, and the round it is seen at."""
     worst: tuple[float, int | None] = (0.0, None)
     for run in group.judged:
-        known = np.isfinite(run.few["objective"])
-        f, t = run.few["objective"][known], run.rounds[known]
+        t, f = _recorded(run)
         rise = np.diff(f) / np.maximum(np.abs(f[:-1]), 1e-30)
         if rise.size and rise.max() > max(RISE, worst[0]):
             worst = float(rise.max()), int(t[1 + rise.argmax()])

@@ -57,9 +57,10 @@ class Score(NamedTuple):
     def spread(self, values: Sequence[float]) -> str:
         """Mean ± s.d. over seeds; the mean alone of one."""
         known = np.asarray(values, float)
-        known = known[np.isfinite(known)]
-        if known.size < 2:
-            return self.text(float(known[0])) if known.size else UNKNOWN
+        if not known.size or not np.isfinite(known).all():
+            return UNKNOWN
+        if known.size == 1:
+            return self.text(float(known[0]))
         if self.factor == 100:
             return f"{100 * known.mean():.1f} ± {100 * known.std(ddof=1):.1f} %"
         return f"{short(float(known.mean()))} ± {known.std(ddof=1):.2g}"
