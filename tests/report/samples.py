@@ -86,7 +86,7 @@ class Sample:
             "figures": self._figures(range(t - self.every + 1, t + 1)),
         }  # fmt: skip
         if self.objective:
-            line["objective"] = 5.0 + 20.0 / t
+            line["objective"] = 5.0 * (1.5 - LEVELS.get(self.method, 0.88)) + 20.0 / t
         if self.path:
             mixed = [(1 - lam) * personal + lam * shared for lam in LAMBDAS]
             line["path"] = {"lambda": list(LAMBDAS), "score": [s.tolist() for s in mixed]}
@@ -130,7 +130,7 @@ class Sample:
         worst = 0.12 if self.better == "higher" else 1.1
         return {
             "names": self.party_names,
-            "train": rng.integers(60, 120, self.parties).tolist(), "test": [90] * self.parties,
+            "train": [60 + 7 * k % 50 for k in range(self.parties)], "test": [90] * self.parties,
             "outliers": self.party_names[: self.outliers],
             "local": alone.tolist() if self.local else None,
             "majority": [worst] * self.parties if self.majority else None,

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedplus._check import SettingError
-from fedplus.report.read import Host, Run, deviation, mean
+from fedplus.methods import METHODS
+from fedplus.report.read import Host, Run, mean
 
 
 class Group(NamedTuple):
@@ -29,8 +30,9 @@ class Group(NamedTuple):
 
     @property
     def judged(self) -> list[Run]:
-        """Those with an evaluated round."""
-        return [run for run in self.runs if run.rounds.size]
+        """Those with an evaluated round; a failed one only where all failed."""
+        there = [run for run in self.runs if run.rounds.size]
+        return [run for run in there if run.status.get("state") != "failed"] or there
 
     @property
     def alike(self) -> list[Run]:
@@ -44,7 +46,7 @@ class Group(NamedTuple):
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
-    """By label, and by data set where there are several, in the order they come."""
+    """By label, and by data set where there are several; in the order that methods are listed in."""
     scores = sorted({str(run.status.get("score_name")) for run in runs})
     if len(scores) > 1:
         raise SettingError(
@@ -53,7 +55,7 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
         )
     several = len({run.status.get("data") for run in runs}) > 1
     found: dict[str, list[Run]] = {}
-    for run in runs:
+    for run in sorted(runs, key=_place):
         label = str(run.status.get("label") or run.status.get("method"))
         name = f"{label}, {run.status.get('data')}" if several else label
         found.setdefault(name, []).append(run)
@@ -75,21 +77,31 @@ class Curve(NamedTuple):
 
 
 def curve(series: Sequence[tuple[Host, Host]]) -> Curve:
-    """Of pairs of rounds and values, one a seed; rounds that have no value are left out."""
+    """Of pairs of rounds and values, one a seed; without rounds where a seed has none that is finite."""
     x = np.unique(np.concatenate([np.zeros(0), *(rounds for rounds, _ in series)]))
-    table = np.full((len(series), x.size), np.nan)
-    for row, (rounds, values) in zip(table, series, strict=True):
-        row[np.searchsorted(x, rounds)] = values
-    several = np.isfinite(table).sum(0) > 1
-    y = mean(table, 0)
+    table = np.zeros((len(series), x.size))
+    there = np.zeros(table.shape, bool)
+    for row, has, (rounds, values) in zip(table, there, series, strict=True):
+        at = np.searchsorted(x, rounds)
+        row[at], has[at] = values, True
+    count = np.maximum(there.sum(0), 1)
+    y = table.sum(0) / count
+    squares = np.where(there, np.square(table - y), 0).sum(0)
+    spread = np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1)), np.nan)
     known = np.isfinite(y)
-    spread = np.where(several, deviation(table, 0), np.nan)
     return Curve(x[known], y[known], spread[known])
 
 
 def over_seeds(values: Sequence[Host]) -> Host:
     """Party by party, the mean over the seeds."""
     return np.asarray(mean(np.stack(values), 0))
+
+
+def _place(run: Run) -> tuple[int, int]:
+    method = run.status.get("method")
+    listed = list(METHODS)
+    seed = run.status.get("seed") or 0
+    return listed.index(method) if method in listed else len(listed), int(seed)
 
 
 def _parties(run: Run) -> tuple[object, ...]:

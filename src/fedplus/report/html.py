@@ -31,7 +31,12 @@ def page(runs: Sequence[RunFolder], *, title: str | None = None, command: str | 
     colours = f"const COLOURS = {_json(json.loads(_web('colours.json')))};"
     scripts = [
         _closed(script)
-        for script in (get_plotlyjs(), colours + _web("charts.js"), _web("figures.js"), _web("report.js"))
+        for script in (
+            get_plotlyjs(),
+            colours + _web("charts.js"),
+            _web("figures.js"),
+            _web("report.js"),
+        )
     ]
     return Template(_web("report.html")).substitute(
         policy=_policy(scripts),
@@ -46,7 +51,9 @@ def page(runs: Sequence[RunFolder], *, title: str | None = None, command: str | 
 
 def _policy(scripts: Sequence[str]) -> str:
     """No network, and no script but these: a name that looks like one cannot run."""
-    sums = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    sums = [
+        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts
+    ]
     allowed = " ".join(f"'sha256-{known}'" for known in sums)
     return (
         f"default-src 'none'; script-src {allowed}; "

@@ -1,4 +1,4 @@
-"""The charts with a line a label: learning, weight change, λ-path, aggregator, certificate."""
+"""The charts with a line a label: learning, weight change at aggregation, λ-path."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,22 +7,24 @@ import numpy as np
 
 from fedplus.report import thin
 from fedplus.report.groups import Curve, Group, curve
-from fedplus.report.read import Run, mean
-from fedplus.report.words import UNKNOWN, Score, count, listed, rounded, sentence, short
+from fedplus.report.read import Run
+from fedplus.report.words import Score, count, listed, rounded, sentence, short
 
 Section = dict[str, Any]
-RISE = 1e-6
-"""What F_σ may rise by, relative to itself, from rounding alone."""
+Series = Callable[[Run], tuple[Any, Any]]
+"""Rounds and values of a run."""
 
 
 def lines(
     curves: Sequence[tuple[Group, int, Curve]], *, x: str = "round", y: str, log: bool = False,
-    factor: float = 1.0, words: str,
+    factor: float = 1.0, bands: bool = True, words: str,
 ) -> dict[str, Any]:  # fmt: skip
     """A chart of curves; long ones keep their peaks."""
     most = max(50, thin.LINES // max(1, len(curves)))
     drawn = []
     for group, index, line in curves:
+        if log and not (line.y > 0).any():
+            continue
         kept = thin.with_peaks(line.y, most)
         drawn.append(
             {
@@ -30,18 +32,26 @@ def lines(
                 "x": [float(v) if v % 1 else int(v) for v in line.x[kept]],
                 "y": rounded(factor * line.y[kept]),
                 "spread": rounded(factor * line.spread[kept])
-                if np.isfinite(line.spread).any()
+                if bands and np.isfinite(line.spread).any()
                 else None,
             }
         )  # fmt: skip
     return {"kind": "lines", "x": x, "y": y, "log": log, "lines": drawn, "words": words}
 
 
-def curves_of(
-    groups: Sequence[Group], of_run: Callable[[Run], tuple[Any, Any]]
-) -> list[tuple[Group, int, Curve]]:
+def evaluated(key: str) -> Series:
+    """A number of every evaluated round."""
+    return lambda run: (run.rounds, run.few[key])
+
+
+def each_round(key: str) -> Series:
+    """A figure of every round."""
+    return lambda run: (run.figures["round"], run.figures[key])
+
+
+def curves_of(groups: Sequence[Group], of_run: Series) -> list[tuple[Group, int, Curve]]:
     """A curve a label, for those that have one."""
-    made = [(g, i, curve([of_run(run) for run in g.runs])) for i, g in enumerate(groups)]
+    made = [(g, i, curve([of_run(run) for run in g.judged])) for i, g in enumerate(groups)]
     return [(group, index, line) for group, index, line in made if line.x.size]
 
 
@@ -52,22 +62,27 @@ def learning(groups: Sequence[Group], score: Score) -> Section | None:
         ("mean over the parties", "mean"), ("worst party", "worst"),
         ("global model, mean over the parties", "global"), ("loss, mean over the parties", "loss"),
     ):  # fmt: skip
-        found = curves_of(groups, lambda run, key=key: (run.rounds, run.few[key]))  # type: ignore[misc]
+        found = curves_of(groups, evaluated(key))
         if found:
             told = Score("loss", "lower") if key == "loss" else score
             finding = _ends(found, told)
             chart = lines(
-                found, y=told.axis, factor=told.factor,
+                found, y=told.axis, factor=told.factor, log=told.log(*(c.y for _, _, c in found)),
                 words=f"Learning curves, {name}, over rounds. {finding}",
             )  # fmt: skip
             rows = [
-                [g.label, count(int(line.x[-1]), "round"), told.text(line.y[0]), told.text(line.y[-1])]
+                [
+                    g.label,
+                    count(int(line.x[-1]), "round"),
+                    told.text(line.y[0]),
+                    told.text(line.y[-1]),
+                ]
                 for g, _, line in found
             ]
             table = {"head": ["", "after", "first evaluation", "last evaluation"], "rows": rows}
             options.append({"name": name, "finding": finding, "charts": [chart], "table": table})
     note = "Bands: ± one standard deviation over seeds." if _several(groups) else ""
-    return _section("learning", "Learning curves", options, "Show", note=note)
+    return section("learning", "Learning curves", options, "Show", note=note)
 
 
 def _ends(found: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
@@ -75,10 +90,11 @@ def _ends(found: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
     (best, _, top), (last, _, bottom) = order[0], order[-1]
     after = count(int(top.x[-1]), "round")
     if len(order) == 1:
-        return f"{best.label} goes from {score.text(top.y[0])} to {score.text(top.y[-1])} in {after}."
+        ends = f"from {score.text(top.y[0])} to {score.text(top.y[-1])}"
+        return sentence(f"{best.label} goes {ends} in {after}.")
     if score.text(top.y[-1]) == score.text(bottom.y[-1]):
         return f"All end at {score.text(top.y[-1])}, after {after}."
-    return (
+    return sentence(
         f"{best.label} ends best, at {score.text(top.y[-1])} after {after}; "
         f"{last.label} ends at {score.text(bottom.y[-1])}."
     )
@@ -87,19 +103,18 @@ def _ends(found: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
 def change(groups: Sequence[Group]) -> Section | None:
     """Section 6: the paper's Figure 1."""
     options = []
-    for name, key in (("mean over the parties", "change_std"), ("the party that changes most", "change_most")):
-        found = curves_of(groups, lambda run, key=key: (run.figures["round"], run.figures[key]))  # type: ignore[misc]
+    for name, key in (
+        ("mean over the parties", "change_std"),
+        ("the party that changes most", "change_most"),
+    ):
+        found = curves_of(groups, each_round(key))
         if not found:
             continue
         peaks = sorted(((line.y.max(), line.x[line.y.argmax()], g) for g, _, line in found),
                        key=lambda item: -item[0])  # fmt: skip
-        high, at, most = peaks[0]
-        low, _, least = peaks[-1]
-        finding = f"{most.label} changes models most at aggregation: up to {short(high)}, in round {int(at)}"
-        if len(peaks) > 1 and low > 0:
-            finding += f"; that is {short(float(f'{high / low:.2g}'))} times the most under {least.label}"
-        chart = lines(found, y="s.d. of the change", log=True,
-                      words=f"Weight change at aggregation over rounds, {name}. {finding}.")  # fmt: skip
+        finding = _peaks(peaks)
+        chart = lines(found, y="s.d. of the change", log=bool(peaks[0][0] > 0),
+                      words=f"Weight change at aggregation, {name}. {finding}.")  # fmt: skip
         table = {
             "head": ["", "largest", "in round", "in the last round"],
             "rows": [
@@ -110,9 +125,24 @@ def change(groups: Sequence[Group]) -> Section | None:
         options.append({"name": name, "finding": finding + ".", "charts": [chart], "table": table})
     note = (
         "The standard deviation, over the parameters, of what the aggregation does to a party's model "
-        "(Figure 1 of the paper). Zero cannot be drawn on this axis."
+        "(Figure 1 of the paper)."
     )
-    return _section("change", "Weight change at aggregation", options, "Show", note=note)
+    return section("change", "Weight change at aggregation", options, "Show", note=note)
+
+
+def _peaks(peaks: Sequence[tuple[float, float, Group]]) -> str:
+    """Of each label, from the largest on."""
+    still = [group.label for high, _, group in peaks if high == 0]
+    moved = [peak for peak in peaks if peak[0] > 0]
+    told = []
+    if moved:
+        (high, at, most), (low, _, least) = moved[0], moved[-1]
+        told.append(f"{most.label} changes models most: up to {short(high)}, in round {int(at)}")
+        if len(moved) > 1:
+            told.append(f"that is {high / low:.2g} times the most under {least.label}")
+    if still:
+        told.append(f"under {listed(still, 8)} the aggregation leaves every party its own model")
+    return sentence("; ".join(told))
 
 
 def path(groups: Sequence[Group], score: Score) -> Section | None:
@@ -122,16 +152,9 @@ def path(groups: Sequence[Group], score: Score) -> Section | None:
     )  # fmt: skip
     if not found:
         return None
-    told = []
-    for group, _, line in found:
-        at = int((score.sign * line.y).argmax())
-        told.append(
-            f"{group.label} goes from {score.text(line.y[0])} (local) to {score.text(line.y[-1])} (global) "
-            f"and is best at λ = {line.x[at]:g}"
-        )
-    finding = "; ".join(told[:3]) + "."
+    finding = "; ".join(_along(group.label, line, score) for group, _, line in found[:3]) + "."
     chart = lines(found, x="λ: 0 is a party's own model, 1 the global one", y=score.axis,
-                  factor=score.factor, words=f"Score from local to global model. {finding}")  # fmt: skip
+                  factor=score.factor, words=f"Scores from local to global. {finding}")  # fmt: skip
     table = {
         "head": ["λ", *(group.label for group, _, _ in found)],
         "rows": [
@@ -140,88 +163,36 @@ def path(groups: Sequence[Group], score: Score) -> Section | None:
         ],
     }
     option = {"name": "", "finding": finding, "charts": [chart], "table": table}
-    return _section("path", "From local to global: the λ-path", [option])
+    return section("path", "From local to global: the λ-path", [option])
 
 
-def certificate(groups: Sequence[Group]) -> Section | None:
-    """Section 10: Theorem 1, F_σ never rises."""
-    found = curves_of(groups, lambda run: (run.rounds, run.few["objective"]))
-    if not found:
-        return None
-    told, rows = [], []
-    for group, _, line in found:
-        rise, at = _largest_rise(group)
-        rises = at is not None
-        told.append(
-            f"under {group.label} it rises, at most by {100 * rise:.2g} %, at round {at}"
-            if rises
-            else f"under {group.label} it never rises"
-        )
-        rows.append([group.label, short(line.y[0]), short(line.y[-1]),
-                     f"{100 * rise:.2g} % at round {at}" if rises else "none"])  # fmt: skip
-    finding = sentence("; ".join(told)) + "."
-    chart = lines(found, y="F_σ", words=f"The objective F_σ over rounds. {finding}")
-    table = {"head": ["", "first", "last", "largest rise"], "rows": rows}
-    option = {"name": "", "finding": finding, "charts": [chart], "table": table}
-    note = (
-        "Theorem 1: with full gradients and a small enough η the objective falls in every round. "
-        "Compared from one evaluated round to the next; a rise below a millionth is rounding."
+def _along(label: str, line: Curve, score: Score) -> str:
+    first, last = score.text(line.y[0]), score.text(line.y[-1])
+    if first == last:
+        return f"{label} has {first} at both ends"
+    at = int((score.sign * line.y).argmax())
+    best = (
+        ""
+        if at in (0, line.x.size - 1)
+        else f", and is best in between, {score.text(line.y[at])} at λ = {line.x[at]:g}"
     )
-    return _section("certificate", "Certificate of Theorem 1", [option], note=note)
+    return f"{label} goes from {first} (own models) to {last} (the global one){best}"
 
 
-def _largest_rise(group: Group) -> tuple[float, int | None]:
-    """Over its seeds, relative to F_σ before it, and the round it is seen at."""
-    worst: tuple[float, int | None] = (0.0, None)
-    for run in group.judged:
-        known = np.isfinite(run.few["objective"])
-        f, t = run.few["objective"][known], run.rounds[known]
-        rise = np.diff(f) / np.maximum(np.abs(f[:-1]), 1e-30)
-        if rise.size and rise.max() > max(RISE, worst[0]):
-            worst = float(rise.max()), int(t[1 + rise.argmax()])
-    return worst
-
-
-def aggregator(groups: Sequence[Group]) -> Section | None:
-    """Section 9."""
-    options, rows, told = [], [], []
-    for group in groups:
-        figures = {key: np.concatenate([run.figures[key] for run in group.runs])
-                   for key in ("iterations", "converged", "residual", "dropped")}  # fmt: skip
-        if not figures["iterations"].size:
-            continue
-        met = figures["converged"][np.isfinite(figures["converged"])]
-        dropped = int(np.nansum(figures["dropped"]))
-        known = figures["residual"][np.isfinite(figures["residual"])]
-        rows.append([
-            group.label, short(float(mean(figures["iterations"]))),
-            f"{100 * met.mean():.1f} %" if met.size else UNKNOWN,
-            f"{known.max():.1e}" if known.size else UNKNOWN, f"{dropped:,}",
-        ])  # fmt: skip
-        if met.size and met.mean() < 1:
-            told.append(f"{group.label} stops short in {count(int((met == 0).sum()), 'round')} of {met.size:,}")
-        if dropped:
-            told.append(f"{group.label} drops {count(dropped, 'model')}")
-    finding = listed(told) + "." if told else "It converges in every round and drops no model."
-    table = {"head": ["", "iterations a round", "converged", "largest residual", "models dropped"], "rows": rows}
-    for name, key, log in (
-        ("iterations", "iterations", False), ("residual", "residual", True),
-        ("models dropped", "dropped", False),
-    ):  # fmt: skip
-        found = curves_of(groups, lambda run, key=key: (run.figures["round"], run.figures[key]))  # type: ignore[misc]
-        if found:
-            chart = lines(found, y=name, log=log, words=f"Aggregator: {name} in each round. {finding}")
-            options.append({"name": name, "finding": finding, "charts": [chart], "table": table})
-    section = _section("aggregator", "The aggregator at work", options, "Show")
-    return section and {**section, "open": True}
-
-
-def _section(
+def section(
     name: str, title: str, options: list[dict[str, Any]], choice: str = "", *, note: str = ""
 ) -> Section | None:
+    """A section with a choice of options, or none where there is no option."""
     if not options:
         return None
-    return {"id": name, "title": title, "choice": choice, "selected": 0, "note": note, "options": options}
+    return {
+        "id": name,
+        "title": title,
+        "choice": choice,
+        "selected": 0,
+        "note": note,
+        "options": options,
+    }
 
 
 def _several(groups: Sequence[Group]) -> bool:

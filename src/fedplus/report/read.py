@@ -60,21 +60,18 @@ def mean(values: Any, axis: int | None = None) -> Any:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)[()]
 
 
-def deviation(values: Any, axis: int | None = None) -> Any:
-    """The standard deviation of what is known, as ``np.std`` has it."""
+def average(values: Any) -> float:
+    """The mean of all; NaN where one is not known: a model that diverged is not to be hidden."""
     values = np.asarray(values, float)
-    centre = mean(values, axis)
-    centre = centre if axis is None else np.expand_dims(centre, axis)
-    return np.sqrt(mean(np.square(values - centre), axis))
+    return float(values.mean()) if values.size else float("nan")
 
 
 def worst(values: Any, better: str) -> float:
-    """The worst that is known."""
-    known = np.asarray(values, float)
-    known = known[np.isfinite(known)]
-    if not known.size:
+    """The worst of all; NaN where one is not known."""
+    values = np.asarray(values, float)
+    if not values.size:
         return float("nan")
-    return float(known.min() if better == "higher" else known.max())
+    return float(values.min() if better == "higher" else values.max())
 
 
 def read(folder: RunFolder) -> Run:
@@ -118,12 +115,12 @@ class _Kept:
         self.shared = _over_parties(line.get("global_score"), n)
         self.v_norm = _over_parties(line.get("v_norm"), n)
         self.few = {
-            "mean": _number((line.get("personal") or {}).get("mean"), mean(self.personal)),
+            "mean": _number((line.get("personal") or {}).get("mean"), average(self.personal)),
             "worst": _number(
                 (line.get("personal") or {}).get("worst"), worst(self.personal, better)
             ),
-            "global": _number((line.get("global") or {}).get("mean"), mean(self.shared)),
-            "loss": mean(_over_parties(line.get("personal_loss"), n)),
+            "global": _number((line.get("global") or {}).get("mean"), average(self.shared)),
+            "loss": average(_over_parties(line.get("personal_loss"), n)),
             "objective": _number(line.get("objective"), np.nan),
         }
         figures = line.get("figures") or {}
@@ -131,7 +128,9 @@ class _Kept:
         self.figures = {key: _over_parties(figures.get(key), length) for key in FIGURES}
         path = line.get("path")
         self.path = (
-            (path["lambda"], np.array([mean(_floats(s)) for s in path["score"]])) if path else None
+            (path["lambda"], np.array([average(_floats(s)) for s in path["score"]]))
+            if path
+            else None
         )
 
 

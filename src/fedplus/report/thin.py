@@ -4,18 +4,23 @@ import numpy as np
 
 from fedplus.report.read import Host
 
-LINES = 40_000
+LINES = 4_000
 """Points of all lines of a chart together."""
 CELLS = 60_000
-"""Cells of all heat maps together."""
+"""Of all heat maps together: party and round; as many of all lines of parties."""
 PARTIES = 200
 """Rows of a heat map."""
 COLUMNS = 100
+"""Evaluated rounds where there is something for each party."""
 
 
 def evenly(n: int, most: int) -> Host:
     """At most this many of ``range(n)``, first and last among them."""
-    return np.arange(n) if n <= most else np.unique(np.linspace(0, n - 1, max(2, most)).round().astype(int))
+    return (
+        np.arange(n)
+        if n <= most
+        else np.unique(np.linspace(0, n - 1, max(2, most)).round().astype(int))
+    )
 
 
 def ends(n: int, most: int) -> Host:

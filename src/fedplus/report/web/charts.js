@@ -17,7 +17,7 @@ const Charts = (() => {
     if (css("color-scheme") !== "light" && dark.matches) {
       const rgb = parts(hex);
       const light = (0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2]) / 255;
-      const white = Math.max(0, (0.5 - light) / (1 - light));
+      const white = Math.max(0, (0.36 - light) / (1 - light));
       return "#" + rgb.map((c) => Math.round(c + (255 - c) * white).toString(16).padStart(2, "0")).join("");
     }
     return hex;
