@@ -10,7 +10,7 @@ export JAX_PLATFORMS ?= cpu
 .PHONY: help demo test lint bench browser clean
 
 help:
-	@echo "make demo   train eight methods on a small federation and print a table"
+	@echo "make demo   train eight methods on a small federation: a table and a report"
 	@echo "make test   all tests"
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make bench  speed of aggregation and simulation beside their peers (about an hour)"
@@ -27,7 +27,9 @@ $(DEV): $(READY)
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/python examples/demo.py
+	@rm -rf runs/demo
+	@mkdir -p runs
+	$(BIN)/fedplus compare digits-robust --out runs/demo
 
 test: $(DEV)
 	$(BIN)/python -m pytest -n auto

@@ -67,7 +67,7 @@ BAD = {
     "two of one label": (
         'name = "fedavg+"\nsigma = 0.5', 'name = "fedavg"', None, "must have different labels", ""
     ),
-    "model that does not fit": ("[train]", '[model]\nname = "lstm"\n[train]', 7, "must be sequences", ""),
+    "model that does not fit": ("[train]", '[model]\nname = "lstm"\n[train]', 7, "sequences", ""),
 }  # fmt: skip
 
 
