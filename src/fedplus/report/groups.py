@@ -77,7 +77,7 @@ class Curve(NamedTuple):
 
 
 def curve(series: Sequence[tuple[Host, Host]]) -> Curve:
-    """Of pairs of rounds and values, one a seed; without rounds where a seed has none that is finite."""
+    """Of pairs of rounds and values, one a seed; a round where one is not finite is left out."""
     x = np.unique(np.concatenate([np.zeros(0), *(rounds for rounds, _ in series)]))
     table = np.zeros((len(series), x.size))
     there = np.zeros(table.shape, bool)

@@ -36,7 +36,7 @@ def certificate(groups: Sequence[Group]) -> Section | None:
     table = {"head": ["", "first", "last", "largest rise"], "rows": rows}
     option = {"name": "", "finding": finding, "charts": [chart], "table": table}
     note = (
-        "Theorem 1: with full gradients and a small enough η the objective falls in every round. "
+        "Theorem 1: with full gradients and a small enough η the objective never rises. "
         "Compared from one evaluated round to the next; a rise below a millionth is rounding."
     )
     return section("certificate", "Certificate of Theorem 1", [option], note=note)
