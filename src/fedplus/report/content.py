@@ -37,7 +37,7 @@ def content(
         "about": _about(groups, score),
         "verdict": summary.verdict(groups, score),
         "stand_in": summary.stand_ins(groups),
-        "summary": summary.table(groups, score),
+        "summary": summary.table(groups),
         "sections": [section for section in sections if section],
         "settings": _settings(groups),
         "command": command or _command(groups),

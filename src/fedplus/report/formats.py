@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def caption(table: Table) -> str:
     """How to read it."""
-    unit = "accuracy in %" if table.score_name == "accuracy" else table.score_name
+    unit = "accuracy in %" if table.score.factor == 100 else table.score.name
     seeds = max((len(row.seeds) for row in table.rows), default=0)
     over = f"; mean ± s.d. over {seeds} seeds" if seeds > 1 else ""
     return f"{table.data}: test {unit} of each party's own model after the last round{over}"
@@ -26,7 +26,7 @@ def footnote(table: Table) -> str:
     if all(row.p is None for row in table.rows):
         return ""
     return (
-        f"* the best by mean; p: paired t-test over seeds against it, Holm-corrected; "
+        "p: paired t-test over seeds against the best mean, Holm-corrected; "
         f"below {LEVEL:g} the difference is significant."
     )
 
@@ -71,12 +71,10 @@ def latex(table: Table) -> str:
         f"  \\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}", "    \\toprule",
         f"    {' & '.join(map(_tex, headings))} \\\\", "    \\midrule",
     ]  # fmt: skip
-    references = [row for row in table.rows if row.method is None]
-    methods = [row for row in table.rows if row.method is not None]
-    for group in (references, methods):
-        lines += [f"    {' & '.join(map(_tex, _cells(table, row)))} \\\\" for row in group]
-        if group is references and references and methods:
+    for above, row in zip((None, *table.rows), table.rows, strict=False):
+        if above is not None and (above.method is None) != (row.method is None):
             lines.append("    \\midrule")
+        lines.append(f"    {' & '.join(map(_tex, _cells(table, row)))} \\\\")
     return "\n".join([*lines, "    \\bottomrule", "  \\end{tabular}", "\\end{table}", ""])
 
 
@@ -107,10 +105,11 @@ def as_records(table: Table) -> list[dict[str, Any]]:
 
 
 def _figures(row: Row, heading: str) -> dict[str, float]:
-    column = row.columns.get(heading)
-    if column is None:
-        return {"": np.nan, "_std": np.nan}
-    return {"": column.mean, "_std": column.std}
+    values = row.columns.get(heading, np.zeros(0))
+    return {
+        "": values.mean() if values.size else np.nan,
+        "_std": values.std(ddof=1) if values.size > 1 else np.nan,
+    }
 
 
 def _finite(value: float) -> float | None:
@@ -125,11 +124,19 @@ def _headings(table: Table) -> list[str]:
 
 def _cells(table: Table, row: Row) -> list[str]:
     cells = [row.label + ("*" if row.is_best else "")]
-    cells += [table.shown(row.columns.get(heading)) for heading in table.headings]
+    cells += [
+        table.score.spread(row.columns.get(heading, ())).removesuffix(" %")
+        for heading in table.headings
+    ]
     headings = _headings(table)
     if "p" in headings:
-        cells.append("" if row.p is None else ("< 0.001" if row.p < 0.001 else f"{row.p:.3f}"))
+        cells.append(p_value(row))
     return [*cells, row.note] if "note" in headings else cells
+
+
+def p_value(row: Row) -> str:
+    """With three digits; nothing where it was not tested."""
+    return "" if row.p is None else ("< 0.001" if row.p < 0.001 else f"{row.p:.3f}")
 
 
 def _line(cells: list[str]) -> str:

@@ -1,13 +1,14 @@
 """Who is best: the table at the top, and the verdict in words."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from fedplus.report.formats import footnote, p_value
 from fedplus.report.groups import Group
-from fedplus.report.read import Host, Run, average, worst
-from fedplus.report.tables import LOCAL, MAJORITY
+from fedplus.report.read import average
+from fedplus.report.tables import compared
 from fedplus.report.words import Score, count, listed, sentence
 
 MANY = 5
@@ -17,32 +18,28 @@ STATES = (
     ("stopped", "was stopped before its end", "were stopped before their end"),
     ("failed", "failed", "failed"),
 )
-Column = tuple[str, Callable[[Run, Host], float]]
 
 
-def table(groups: Sequence[Group], score: Score) -> dict[str, Any]:
+def table(groups: Sequence[Group]) -> dict[str, Any]:
     """A row a label, and rows for what parties reach without a federation."""
-    runs = [run for group in groups for run in group.runs]
-    columns = _columns(score, any(run.is_outlier.any() for run in runs))
-    rows: list[list[str]] = []
-    for group in groups:
-        scores = [(run, run.personal[-1]) for run in group.judged]
-        rows.append(_row(group.label, scores, columns, score))
-    for data in dict.fromkeys(group.data for group in groups):
-        of_data = [group for group in groups if group.data == data]
-        several = f", {data}" if len(of_data) < len(groups) else ""
-        if not any(group.method == "local" for group in of_data):
-            rows += _reference(f"{LOCAL}{several}", "local", of_data, columns, score)
-        guess = "mean label" if score.better == "lower" else MAJORITY
-        rows += _reference(f"{guess}{several}", "majority", of_data, columns, score)
-    head = ["", *(name for name, _ in columns), "seeds"]
-    sets = [[group for group in groups if group.data == data] for data in {g.data for g in groups}]
-    winners = {winner.label for of_data in sets if (winner := best_of(of_data, score))}
+    made = compared(groups)
+    with_p = any(row.p is not None for row in made.rows)
+    noted = any(row.note for row in made.rows)
+    rows = [
+        [
+            row.label,
+            *(made.score.spread(row.columns.get(heading, ())) for heading in made.headings),
+            *[p_value(row)] * with_p, str(len(row.seeds)), *[row.note] * noted,
+        ]
+        for row in made.rows
+    ]  # fmt: skip
     return {
-        "head": head, "rows": rows,
-        "best": [i for i, row in enumerate(rows[: len(groups)]) if row[0] in winners],
-        "references": list(range(len(groups), len(rows))),
-    }  # fmt: skip
+        "head": ["", *made.headings, *["p"] * with_p, "seeds", *["note"] * noted],
+        "rows": rows,
+        "best": [i for i, row in enumerate(made.rows) if row.is_best],
+        "references": [i for i, row in enumerate(made.rows) if row.method is None],
+        "note": footnote(made),
+    }
 
 
 def verdict(groups: Sequence[Group], score: Score) -> str:
@@ -118,33 +115,6 @@ def _diverged(group: Group) -> str:
     lost = sum(int((~np.isfinite(run.personal[-1])).sum()) for run in group.judged)
     what = f"{count(lost, 'score')} at the last evaluation {'is' if lost == 1 else 'are'}"
     return f"Under {group.label} {what} not a finite number." if lost else ""
-
-
-def _columns(score: Score, outliers: bool) -> list[Column]:
-    columns: list[Column] = [
-        ("mean", lambda run, s: average(s)), ("worst party", lambda run, s: worst(s, score.better)),
-    ]  # fmt: skip
-    if outliers:
-        columns += [("the others", lambda run, s: average(s[~run.is_outlier])),
-                    ("outliers", lambda run, s: average(s[run.is_outlier]))]  # fmt: skip
-    return columns
-
-
-def _row(
-    label: str, scores: Sequence[tuple[Run, Host]], columns: Sequence[Column], score: Score
-) -> list[str]:
-    cells = [score.spread([of(run, s) for run, s in scores]) for _, of in columns]
-    return [label, *cells, str(len(scores))]
-
-
-def _reference(
-    label: str, field: str, groups: Sequence[Group], columns: Sequence[Column], score: Score
-) -> list[list[str]]:
-    """A row, from one run a seed; none where no run has it."""
-    by_seed = {run.status.get("seed"): run for group in groups for run in group.runs}
-    scores = [(run, getattr(run, field)) for run in by_seed.values()]
-    scores = [(run, values) for run, values in scores if np.isfinite(values).any()]
-    return [_row(label, scores, columns, score)] if scores else []
 
 
 def _nan_last(value: float, score: Score) -> float:

@@ -1,7 +1,7 @@
 """Numbers and names as a reader wants them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,7 +54,7 @@ class Score(NamedTuple):
             return f"{100 * value:+.1f} points".replace("-", "−")
         return f"{'+' if value >= 0 else '−'}{short(abs(value))} {self.name}"
 
-    def spread(self, values: Sequence[float]) -> str:
+    def spread(self, values: Any) -> str:
         """Mean ± s.d. over seeds; the mean alone of one."""
         known = np.asarray(values, float)
         if not known.size or not np.isfinite(known).all():

@@ -99,7 +99,7 @@
 
   if (content.stand_in) main.append(make("p", { class: "warning", role: "note" }, content.stand_in));
   section("summary", "Summary", table(content.summary, "Scores of each method at the last evaluated round"),
-    make("p", { class: "muted note" }, "Personal scores at the last evaluated round; mean ± standard deviation over seeds."));
+    make("p", { class: "muted note" }, `Personal scores at the last evaluated round; mean ± standard deviation over seeds. ${content.summary.note}`));
   content.sections.forEach(chosen);
   settings();
   contents();
