@@ -143,7 +143,7 @@ def test_runs_in_every_state_in_one_report(tmp_path):
     assert curve["x"] == list(range(10, 101, 10))
     assert curve["spread"][:5] != [None] * 5
     assert curve["spread"][5:] == [None] * 5
-    assert row_of(told, "RFA, school")[1:3] == ["–", "–"]
+    assert row_of(told, "rfa, school")[1:3] == ["–", "–"]
     page(runs)
 
 

@@ -40,6 +40,7 @@ class Output(NamedTuple):
     def __call__(self, folder: Path, runs: Sequence[RunFolder]) -> None:
         """The table and where everything is."""
         from fedplus.report import formats
+        from fedplus.report.content import verdict
         from fedplus.report.html import write_report
         from fedplus.report.tables import table_of
 
@@ -60,7 +61,9 @@ class Output(NamedTuple):
         else:
             from rich.console import Console
 
-            Console().print(formats.terminal(table))
+            console = Console(highlight=False)
+            console.print(formats.terminal(table))
+            console.print(verdict(runs), markup=False)
             print(f"Runs and models: {folder}")
             print(f"Report:          {report}")
         failed = [run for run in runs if run.status["state"] == "failed"]

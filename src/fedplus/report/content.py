@@ -7,7 +7,7 @@ from typing import Any
 from fedplus._check import require
 from fedplus.experiments.folder import RunFolder
 from fedplus.report import gaining, over_parties, over_rounds, summary, vouching
-from fedplus.report.groups import Group, grouped
+from fedplus.report.groups import Group, grouped, score_of
 from fedplus.report.read import read
 from fedplus.report.words import Score, count, listed
 
@@ -18,8 +18,7 @@ def content(
     """Title, verdict, table, sections and settings; numbers rounded, large federations thinned."""
     require(len(runs) > 0, "runs of a report", "none", "one at least")
     groups = grouped([read(run) for run in runs])
-    first = groups[0].runs[0].status
-    score = Score(str(first.get("score_name") or "score"), str(first.get("better") or "higher"))
+    score = score_of(groups)
     winner = summary.best_of([g for g in groups if g.method != "local"] or groups, score)
     best = winner.label if winner else ""
     sections = [
@@ -42,6 +41,12 @@ def content(
         "settings": _settings(groups),
         "command": command or _command(groups),
     }
+
+
+def verdict(runs: Sequence[RunFolder]) -> str:
+    """What there is to see, in a sentence or two."""
+    groups = grouped([read(run) for run in runs])
+    return summary.verdict(groups, score_of(groups))
 
 
 def _title(groups: Sequence[Group]) -> str:

@@ -26,7 +26,7 @@ def footnote(table: Table) -> str:
     if all(row.p is None for row in table.rows):
         return ""
     return (
-        "p: paired t-test over seeds against the best mean, Holm-corrected; "
+        "p: paired t-test over seeds against the best mean (*), Holm-corrected; "
         f"below {LEVEL:g} the difference is significant."
     )
 
@@ -38,10 +38,11 @@ def terminal(table: Table) -> "RichTable":
 
     made = RichTable(
         title=caption(table), title_justify="left", caption=footnote(table) or None,
-        caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1),
+        caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True,
+        pad_edge=False,
     )  # fmt: skip
     for i, heading in enumerate(_headings(table)):
-        made.add_column(heading, justify="left" if i == 0 else "right", no_wrap=True)
+        made.add_column(heading, justify="left" if i == 0 else "right", no_wrap=i > 0)
     for row in table.rows:
         style = "bold" if row.is_best else ("dim" if row.method is None else "")
         made.add_row(*_cells(table, row), style=style)

@@ -8,6 +8,7 @@ import numpy as np
 from fedplus._check import SettingError
 from fedplus.methods import METHODS
 from fedplus.report.read import Host, Run, mean
+from fedplus.report.words import Score
 
 
 class Group(NamedTuple):
@@ -65,6 +66,12 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
         taken = any(group.colour == method for group in groups)
         groups.append(Group(label, "" if taken else method, members))
     return groups
+
+
+def score_of(groups: Sequence[Group]) -> Score:
+    """The one score of all runs."""
+    status = groups[0].runs[0].status
+    return Score(str(status.get("score_name") or "score"), str(status.get("better") or "higher"))
 
 
 class Curve(NamedTuple):

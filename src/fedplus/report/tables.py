@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedplus.experiments.folder import RunFolder
-from fedplus.report.groups import Group, grouped
+from fedplus.report.groups import Group, grouped, score_of
 from fedplus.report.read import Host, Run, average, read, worst
 from fedplus.report.words import Score
 
@@ -50,8 +50,7 @@ def table_of(folders: Sequence[RunFolder]) -> Table:
 
 def compared(groups: Sequence[Group]) -> Table:
     """A row a label, then what parties reach without the federation; one data set after the other."""
-    status = groups[0].runs[0].status
-    score = Score(str(status.get("score_name") or "score"), str(status.get("better") or "higher"))
+    score = score_of(groups)
     sets = list(dict.fromkeys(group.data for group in groups))
     rows: list[Row] = []
     for data in sets:
