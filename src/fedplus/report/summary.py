@@ -38,7 +38,7 @@ def table(groups: Sequence[Group]) -> dict[str, Any]:
         "rows": rows,
         "best": [i for i, row in enumerate(made.rows) if row.is_best],
         "references": [i for i, row in enumerate(made.rows) if row.method is None],
-        "note": footnote(made),
+        "note": footnote(made).replace(" (*)", " (bold)"),
     }
 
 
