@@ -28,7 +28,7 @@ def main() -> None:
         page.screenshot(path=PICTURE, full_page=True)
         browser.close()
     with Image.open(PICTURE) as whole:
-        whole.crop((60, 0, 1060, bottom)).quantize(128).save(PICTURE, optimize=True)
+        whole.crop((0, 0, 1120, bottom)).quantize(128).save(PICTURE, optimize=True)
 
 
 if __name__ == "__main__":

@@ -62,8 +62,10 @@ class Output(NamedTuple):
             from rich.console import Console
 
             console = Console(highlight=False)
+            console.print(formats.caption(table) + ".", markup=False)
             console.print(formats.terminal(table))
-            console.print(verdict(runs), markup=False)
+            for text in filter(None, (formats.footnote(table), verdict(runs))):
+                console.print(text, markup=False)
             print(f"Runs and models: {folder}")
             print(f"Report:          {report}")
         failed = [run for run in runs if run.status["state"] == "failed"]

@@ -32,15 +32,11 @@ def footnote(table: Table) -> str:
 
 
 def terminal(table: Table) -> "RichTable":
-    """For Rich's console."""
+    """For Rich's console, without caption and footnote."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as RichTable
 
-    made = RichTable(
-        title=caption(table), title_justify="left", caption=footnote(table) or None,
-        caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True,
-        pad_edge=False,
-    )  # fmt: skip
+    made = RichTable(box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
     for i, heading in enumerate(_headings(table)):
         made.add_column(heading, justify="left" if i == 0 else "right", no_wrap=i > 0)
     for row in table.rows:

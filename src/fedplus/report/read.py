@@ -78,7 +78,8 @@ def read(folder: RunFolder) -> Run:
     """Everything; what a run that has just begun has not written yet is empty."""
     status = folder.status
     there = {name: (folder.path / name).exists() for name in (ENV, PARTIES, SPEC)}
-    parties = folder.parties if there[PARTIES] else {}
+    begun = folder.path / ROUNDS
+    parties = folder.parties if there[PARTIES] or (begun.exists() and begun.stat().st_size) else {}
     names = tuple(map(str, parties.get("names") or ()))
     kept = [_Kept(line, len(names), status) for line in _lines(folder)]
     return Run(
