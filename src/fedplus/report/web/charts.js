@@ -3,16 +3,30 @@
 const Charts = (() => {
   const drawn = new Map(); // element -> {traces, layout}
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const touch = window.matchMedia("(pointer: coarse)"); // There a drag scrolls the page.
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   // COLOURS is colours.json, put on the page before this script.
   function colour(method, index = 0) {
     const others = COLOURS.others;
-    return COLOURS.methods[method] || others[index % others.length];
+    return lifted(COLOURS.methods[method] || others[index % others.length]);
   }
 
+  // On a dark ground the darkest colours are mixed with white until they can be seen.
+  function lifted(hex) {
+    if (css("color-scheme") !== "light" && dark.matches) {
+      const rgb = parts(hex);
+      const light = (0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2]) / 255;
+      const white = Math.max(0, (0.36 - light) / (1 - light));
+      return "#" + rgb.map((c) => Math.round(c + (255 - c) * white).toString(16).padStart(2, "0")).join("");
+    }
+    return hex;
+  }
+
+  const parts = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+
   function faded(hex, alpha) {
-    const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+    const [r, g, b] = parts(hex);
     return `rgba(${r},${g},${b},${alpha})`;
   }
 
@@ -29,19 +43,22 @@ const Charts = (() => {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: css("--font"), color: css("--ink"), size: 13 },
       margin: { l: 56, r: 16, t: 16, b: 48 }, height: 360, hovermode: "closest",
-      legend: { orientation: "h", y: -0.2 },
+      legend: { orientation: "h", y: -0.2 }, dragmode: touch.matches ? false : "zoom",
+      hoverlabel: { bgcolor: css("--panel"), bordercolor: css("--line"), font: { color: css("--ink") } },
       ...rest, xaxis: axis(xaxis), yaxis: axis(yaxis),
     };
   }
 
   function show(element) {
     const { traces, layout } = drawn.get(element);
-    return Plotly.react(element, traces, themed(layout), {
+    const now = typeof traces === "function" ? traces() : traces;
+    return Plotly.react(element, now, themed(layout), {
       responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"],
     });
   }
 
-  // Draw, or draw anew, and say in words what is to be seen.
+  // Draw, or draw anew, and say in words what is to be seen. Traces with colours of the theme are
+  // best given as a function, which is called again when the theme changes.
   function draw(element, traces, layout, label) {
     element.setAttribute("role", "img");
     element.setAttribute("aria-label", label);
@@ -49,6 +66,14 @@ const Charts = (() => {
     return show(element);
   }
 
+  // All charts anew, in a width in pixels if one is given (for paper).
+  function redraw(width) {
+    drawn.forEach((chart, element) => {
+      chart.layout = { ...chart.layout, width, autosize: width === undefined };
+      show(element);
+    });
+  }
+
   dark.addEventListener("change", () => drawn.forEach((_, element) => show(element)));
-  return { draw, colour, faded, css };
+  return { draw, redraw, colour, faded, css };
 })();

@@ -1,0 +1,78 @@
+"""Run folders → all that the report says, as one JSON object."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fedplus._check import require
+from fedplus.experiments.folder import RunFolder
+from fedplus.report import gaining, over_parties, over_rounds, summary, vouching
+from fedplus.report.groups import Group, grouped
+from fedplus.report.read import read
+from fedplus.report.words import Score, count, listed
+
+
+def content(
+    runs: Sequence[RunFolder], *, title: str | None = None, command: str | None = None
+) -> dict[str, Any]:
+    """Title, verdict, table, sections and settings; numbers rounded, large federations thinned."""
+    require(len(runs) > 0, "runs of a report", "none", "one at least")
+    groups = grouped([read(run) for run in runs])
+    first = groups[0].runs[0].status
+    score = Score(str(first.get("score_name") or "score"), str(first.get("better") or "higher"))
+    winner = summary.best_of([g for g in groups if g.method != "local"] or groups, score)
+    best = winner.label if winner else ""
+    sections = [
+        over_rounds.learning(groups, score),
+        over_parties.heat(groups, score, best),
+        gaining.gains(groups, score, best),
+        over_rounds.change(groups),
+        over_rounds.path(groups, score),
+        over_parties.norms(groups, best),
+        vouching.aggregator(groups),
+        vouching.certificate(groups),
+    ]
+    return {
+        "title": title or _title(groups),
+        "about": _about(groups, score),
+        "verdict": summary.verdict(groups, score),
+        "stand_in": summary.stand_ins(groups),
+        "summary": summary.table(groups, score),
+        "sections": [section for section in sections if section],
+        "settings": _settings(groups),
+        "command": command or "",
+    }
+
+
+def _title(groups: Sequence[Group]) -> str:
+    data = listed(dict.fromkeys(group.data for group in groups), 3)
+    labels = dict.fromkeys(str(g.runs[0].status.get("label") or g.method) for g in groups)
+    return f"{data}: {listed(labels, 4)}"
+
+
+def _about(groups: Sequence[Group], score: Score) -> str:
+    """How much there is of everything, in one line."""
+    runs = [run for group in groups for run in group.runs]
+
+    def span(key: str, what: str, many: str | None = None) -> str:
+        there = sorted({int(run.status.get(key) or 0) for run in runs})
+        if len(there) == 1:
+            return count(there[0], what, many)
+        return f"{there[0]:,} to {count(there[-1], what, many)}"
+
+    models = listed(dict.fromkeys(str(run.status.get("model")) for run in runs), 3)
+    return (
+        f"{span('parties', 'party', 'parties')} · {span('rounds', 'round')} · model: {models} · "
+        f"{count(len(runs), 'run')} · score: {score.name} ({score.better} is better)"
+    )
+
+
+def _settings(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    return [
+        {
+            "label": group.label,
+            "spec": group.runs[0].spec,
+            "seeds": listed((str(run.status.get("seed")) for run in group.runs), 20),
+            "env": {str(key): str(value) for key, value in group.runs[0].env.items()},
+        }
+        for group in groups
+    ]

@@ -1,0 +1,106 @@
+"""Who gains by taking part, and who loses: personal models beside the global one and training alone."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedplus.report import thin
+from fedplus.report.groups import Group, over_seeds
+from fedplus.report.over_parties import Section, option, party, section, seeds
+from fedplus.report.read import Host
+from fedplus.report.words import Score, count, rounded
+
+DUMBBELLS = 60
+STRIP = 200
+"""Dots of a strip."""
+
+
+def gains(groups: Sequence[Group], score: Score, best: str) -> Section | None:
+    """Section 5."""
+    judged = [group for group in groups if group.judged]
+    options = []
+    for group in [g for g in judged if g.method != "local"] or judged:
+        runs = group.alike
+        names = np.array(runs[0].names)
+        personal = over_seeds([run.personal[-1] for run in runs])
+        shared = over_seeds([run.shared[-1] for run in runs])
+        local = alone(group, groups)
+        against, what = (
+            (local, "training alone") if np.isfinite(local).any() else (shared, "the global model")
+        )
+        gain = score.sign * (personal - against)
+        order = np.argsort(gain, kind="stable")
+        order = order[np.isfinite(gain[order])]
+        if not order.size:
+            continue
+        shown = order[thin.ends(order.size, DUMBBELLS)]
+        finding = _gain_words(group, names, gain, order, what, score)
+        if shown.size < order.size:
+            half = DUMBBELLS // 2
+            finding += f" Shown are the {half} largest losses and the {half} largest gains."
+        of = {"personal": personal, "global": shared, "alone": local}
+        of = {key: values for key, values in of.items() if np.isfinite(values).any()}
+        dots = {
+            "kind": "dumbbell", "names": list(names[shown]), "unit": score.axis,
+            "outliers": [name for name in names[shown] if name in runs[0].outliers],
+            "gains": rounded(score.factor * gain[shown]),
+            "values": {key: rounded(score.factor * values[shown]) for key, values in of.items()},
+            "from": "alone" if "alone" in of else "global",
+            "words": f"Each party's personal score beside its score with {what}. {finding}",
+        }  # fmt: skip
+        boxes = {
+            "kind": "spread", "unit": score.axis,
+            "boxes": [_box(key, score.factor * values) for key, values in of.items()],
+            "words": "Distribution over the parties. " + "; ".join(
+                f"{key}: median {score.text(float(np.nanmedian(values)))}" for key, values in of.items()
+            ) + ".",
+        }  # fmt: skip
+        rows = [
+            [
+                str(names[i]),
+                *(score.text(values[i]) for values in of.values()),
+                score.difference(gain[i] * score.sign),
+            ]
+            for i in shown
+        ]
+        table = {"head": ["party", *of, f"against {what}"], "rows": rows}
+        options.append({**option(group, finding, [dots, boxes]), "table": table})
+    return section("gains", "Who gains, who loses", options, best,
+                    "Whiskers: 5 to 95 % of the parties. " + seeds(judged))  # fmt: skip
+
+
+def alone(group: Group, groups: Sequence[Group]) -> Host:
+    """What its parties reach on their own: as recorded, or from a run of the method ``local``."""
+    runs = group.alike
+    local = over_seeds([run.local for run in runs])
+    if not np.isfinite(local).any():
+        for other in groups:
+            there = other.alike if other.method == "local" and other.data == group.data else []
+            if there and there[0].names == runs[0].names:
+                return over_seeds([run.personal[-1] for run in there])
+    return local
+
+
+def _gain_words(group: Group, names: Host, gain: Host, order: Host, what: str, score: Score) -> str:
+    up, down = int((gain > 0).sum()), int((gain < 0).sum())
+    first, last = order[-1], order[0]
+    told = (
+        f"Under {group.label}, {up:,} of {count(order.size, 'party', 'parties')} "
+        f"{'gains' if up == 1 else 'gain'} over {what} and {down:,} {'loses' if down == 1 else 'lose'}"
+    )
+    signed = score.sign * gain  # As the score goes, which for an error is down.
+    if up:
+        told += f"; the biggest winner is {party(names[first])} ({score.difference(signed[first])})"
+    if down:
+        told += f"; the biggest loser is {party(names[last])} ({score.difference(signed[last])})"
+    return told + "."
+
+
+def _box(name: str, values: Host) -> dict[str, Any]:
+    known = np.sort(values[np.isfinite(values)])
+    fences = np.quantile(known, (0.05, 0.25, 0.5, 0.75, 0.95))
+    return {
+        "name": name, "fences": rounded(fences),
+        "points": rounded(known[thin.evenly(known.size, STRIP)]),
+    }  # fmt: skip

@@ -1,0 +1,179 @@
+"""The charts with a line a label: learning, weight change at aggregation, λ-path."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedplus.report import thin
+from fedplus.report.groups import Curve, Group, curve
+from fedplus.report.read import Run
+from fedplus.report.words import Score, count, rounded, short
+
+Section = dict[str, Any]
+
+
+def lines(
+    curves: Sequence[tuple[Group, int, Curve]], *, x: str = "round", y: str, log: bool = False,
+    factor: float = 1.0, words: str,
+) -> dict[str, Any]:  # fmt: skip
+    """A chart of curves; long ones keep their peaks."""
+    most = max(50, thin.LINES // max(1, len(curves)))
+    drawn = []
+    for group, index, line in curves:
+        kept = thin.with_peaks(line.y, most)
+        drawn.append(
+            {
+                "label": group.label, "colour": group.colour, "index": index,
+                "x": [float(v) if v % 1 else int(v) for v in line.x[kept]],
+                "y": rounded(factor * line.y[kept]),
+                "spread": rounded(factor * line.spread[kept])
+                if np.isfinite(line.spread).any()
+                else None,
+            }
+        )  # fmt: skip
+    return {"kind": "lines", "x": x, "y": y, "log": log, "lines": drawn, "words": words}
+
+
+def curves_of(
+    groups: Sequence[Group], of_run: Callable[[Run], tuple[Any, Any]]
+) -> list[tuple[Group, int, Curve]]:
+    """A curve a label, for those that have one."""
+    made = [(g, i, curve([of_run(run) for run in g.runs])) for i, g in enumerate(groups)]
+    return [(group, index, line) for group, index, line in made if line.x.size]
+
+
+def learning(groups: Sequence[Group], score: Score) -> Section | None:
+    """Section 3."""
+    options = []
+    for name, key in (
+        ("mean over the parties", "mean"), ("worst party", "worst"),
+        ("global model, mean over the parties", "global"), ("loss, mean over the parties", "loss"),
+    ):  # fmt: skip
+        found = curves_of(groups, lambda run, key=key: (run.rounds, run.few[key]))  # type: ignore[misc]
+        if found:
+            told = Score("loss", "lower") if key == "loss" else score
+            finding = _ends(found, told)
+            chart = lines(
+                found, y=told.axis, factor=told.factor,
+                words=f"Learning curves, {name}, over rounds. {finding}",
+            )  # fmt: skip
+            rows = [
+                [
+                    g.label,
+                    count(int(line.x[-1]), "round"),
+                    told.text(line.y[0]),
+                    told.text(line.y[-1]),
+                ]
+                for g, _, line in found
+            ]
+            table = {"head": ["", "after", "first evaluation", "last evaluation"], "rows": rows}
+            options.append({"name": name, "finding": finding, "charts": [chart], "table": table})
+    note = "Bands: ± one standard deviation over seeds." if _several(groups) else ""
+    return section("learning", "Learning curves", options, "Show", note=note)
+
+
+def _ends(found: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
+    order = sorted(found, key=lambda item: -score.sign * item[2].y[-1])
+    (best, _, top), (last, _, bottom) = order[0], order[-1]
+    after = count(int(top.x[-1]), "round")
+    if len(order) == 1:
+        return (
+            f"{best.label} goes from {score.text(top.y[0])} to {score.text(top.y[-1])} in {after}."
+        )
+    if score.text(top.y[-1]) == score.text(bottom.y[-1]):
+        return f"All end at {score.text(top.y[-1])}, after {after}."
+    return (
+        f"{best.label} ends best, at {score.text(top.y[-1])} after {after}; "
+        f"{last.label} ends at {score.text(bottom.y[-1])}."
+    )
+
+
+def change(groups: Sequence[Group]) -> Section | None:
+    """Section 6: the paper's Figure 1."""
+    options = []
+    for name, key in (
+        ("mean over the parties", "change_std"),
+        ("the party that changes most", "change_most"),
+    ):
+        found = curves_of(groups, lambda run, key=key: (run.figures["round"], run.figures[key]))  # type: ignore[misc]
+        if not found:
+            continue
+        peaks = sorted(((line.y.max(), line.x[line.y.argmax()], g) for g, _, line in found),
+                       key=lambda item: -item[0])  # fmt: skip
+        high, at, most = peaks[0]
+        low, _, least = peaks[-1]
+        finding = f"{most.label} changes models most: up to {short(high)}, in round {int(at)}"
+        if len(peaks) > 1 and low > 0:
+            finding += (
+                f"; that is {short(float(f'{high / low:.2g}'))} times the most under {least.label}"
+            )
+        chart = lines(found, y="s.d. of the change", log=True,
+                      words=f"Weight change at aggregation, {name}. {finding}.")  # fmt: skip
+        table = {
+            "head": ["", "largest", "in round", "in the last round"],
+            "rows": [
+                [g.label, short(line.y.max()), str(int(line.x[line.y.argmax()])), short(line.y[-1])]
+                for g, _, line in found
+            ],
+        }
+        options.append({"name": name, "finding": finding + ".", "charts": [chart], "table": table})
+    note = (
+        "The standard deviation, over the parameters, of what the aggregation does to a party's model "
+        "(Figure 1 of the paper). Zero cannot be drawn on this axis."
+    )
+    return section("change", "Weight change at aggregation", options, "Show", note=note)
+
+
+def path(groups: Sequence[Group], score: Score) -> Section | None:
+    """Section 7: the paper's Figure 3."""
+    found = curves_of(
+        groups, lambda run: run.path if run.path else (np.zeros(0), np.zeros(0))
+    )  # fmt: skip
+    if not found:
+        return None
+    finding = "; ".join(_along(group.label, line, score) for group, _, line in found[:3]) + "."
+    chart = lines(found, x="λ: 0 is a party's own model, 1 the global one", y=score.axis,
+                  factor=score.factor, words=f"Scores from local to global. {finding}")  # fmt: skip
+    table = {
+        "head": ["λ", *(group.label for group, _, _ in found)],
+        "rows": [
+            [f"{lam:g}", *(score.text(float(np.interp(lam, c.x, c.y))) for _, _, c in found)]
+            for lam in found[0][2].x
+        ],
+    }
+    option = {"name": "", "finding": finding, "charts": [chart], "table": table}
+    return section("path", "From local to global: the λ-path", [option])
+
+
+def _along(label: str, line: Curve, score: Score) -> str:
+    first, last = score.text(line.y[0]), score.text(line.y[-1])
+    if first == last:
+        return f"{label} has {first} at both ends"
+    at = int((score.sign * line.y).argmax())
+    best = (
+        ""
+        if at in (0, line.x.size - 1)
+        else f", and is best in between, {score.text(line.y[at])} at λ = {line.x[at]:g}"
+    )
+    return f"{label} goes from {first} (own models) to {last} (the global one){best}"
+
+
+def section(
+    name: str, title: str, options: list[dict[str, Any]], choice: str = "", *, note: str = ""
+) -> Section | None:
+    """A section with a choice of options, or none where there is no option."""
+    if not options:
+        return None
+    return {
+        "id": name,
+        "title": title,
+        "choice": choice,
+        "selected": 0,
+        "note": note,
+        "options": options,
+    }
+
+
+def _several(groups: Sequence[Group]) -> bool:
+    return any(len(group.judged) > 1 for group in groups)

@@ -1,0 +1,36 @@
+"""Fewer points where a chart would not show more of them."""
+
+import numpy as np
+
+from fedplus.report.read import Host
+
+LINES = 40_000
+"""Points of all lines of a chart together."""
+CELLS = 60_000
+"""Cells of all heat maps together."""
+PARTIES = 200
+"""Rows of a heat map."""
+COLUMNS = 100
+
+
+def evenly(n: int, most: int) -> Host:
+    """At most this many of ``range(n)``, first and last among them."""
+    return (
+        np.arange(n)
+        if n <= most
+        else np.unique(np.linspace(0, n - 1, max(2, most)).round().astype(int))
+    )
+
+
+def ends(n: int, most: int) -> Host:
+    """The first half and the last half of ``most`` of ``range(n)``."""
+    return np.arange(n) if n <= most else np.r_[: most // 2, n - (most - most // 2) : n]
+
+
+def with_peaks(y: Host, most: int) -> Host:
+    """At most this many indices, of each stretch the one with the highest value: spikes stay."""
+    if y.size <= most:
+        return np.arange(y.size)
+    parts = np.array_split(np.nan_to_num(y, nan=-np.inf), most)
+    starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
+    return np.array([start + part.argmax() for start, part in zip(starts, parts, strict=True)])

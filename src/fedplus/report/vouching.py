@@ -1,0 +1,100 @@
+"""The charts that vouch for a run: the aggregator's convergence, and Theorem 1."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedplus.report.groups import Group
+from fedplus.report.over_rounds import Section, curves_of, lines, section
+from fedplus.report.read import mean
+from fedplus.report.words import UNKNOWN, count, listed, sentence, short
+
+RISE = 1e-6
+"""What F_σ may rise by, relative to itself, from rounding alone."""
+
+
+def certificate(groups: Sequence[Group]) -> Section | None:
+    """Section 10: Theorem 1, F_σ never rises."""
+    found = curves_of(groups, lambda run: (run.rounds, run.few["objective"]))
+    if not found:
+        return None
+    told, steady, rows = [], [], []
+    for group, _, line in found:
+        rise, at = _largest_rise(group)
+        shown = f"{100 * rise:.2g} % at round {at}"
+        if at is None:
+            steady.append(group.label)
+        else:
+            told.append(f"under {group.label} it rises, at most by {shown}")
+        rows.append(
+            [group.label, short(line.y[0]), short(line.y[-1]), "none" if at is None else shown]
+        )
+    if steady:
+        told.insert(0, f"the objective never rises under {listed(steady)}")
+    finding = sentence("; ".join(told)) + "."
+    chart = lines(found, y="F<sub>σ</sub>", words=f"The objective F_σ over rounds. {finding}")
+    table = {"head": ["", "first", "last", "largest rise"], "rows": rows}
+    option = {"name": "", "finding": finding, "charts": [chart], "table": table}
+    note = (
+        "Theorem 1: with full gradients and a small enough η the objective falls in every round. "
+        "Compared from one evaluated round to the next; a rise below a millionth is rounding."
+    )
+    return section("certificate", "Certificate of Theorem 1", [option], note=note)
+
+
+def _largest_rise(group: Group) -> tuple[float, int | None]:
+    """Over its seeds, relative to F_σ before it, and the round it is seen at."""
+    worst: tuple[float, int | None] = (0.0, None)
+    for run in group.judged:
+        known = np.isfinite(run.few["objective"])
+        f, t = run.few["objective"][known], run.rounds[known]
+        rise = np.diff(f) / np.maximum(np.abs(f[:-1]), 1e-30)
+        if rise.size and rise.max() > max(RISE, worst[0]):
+            worst = float(rise.max()), int(t[1 + rise.argmax()])
+    return worst
+
+
+def aggregator(groups: Sequence[Group]) -> Section | None:
+    """Section 9."""
+    options, rows, told = [], [], []
+    for group in groups:
+        figures = {key: np.concatenate([run.figures[key] for run in group.runs])
+                   for key in ("iterations", "converged", "residual", "dropped")}  # fmt: skip
+        if not figures["iterations"].size:
+            continue
+        met = figures["converged"][np.isfinite(figures["converged"])]
+        dropped = int(np.nansum(figures["dropped"]))
+        known = figures["residual"][np.isfinite(figures["residual"])]
+        rows.append([
+            group.label, short(float(mean(figures["iterations"]))),
+            f"{100 * met.mean():.1f} %" if met.size else UNKNOWN,
+            f"{known.max():.1e}" if known.size else UNKNOWN, f"{dropped:,}",
+        ])  # fmt: skip
+        short_of = int((met == 0).sum())
+        if short_of or dropped:
+            stops = f"stops short of convergence in {short_of:,} of {count(met.size, 'round')}"
+            drops = f"drops {count(dropped, 'model')}"
+            told.append(
+                f"{group.label} {' and '.join([stops] * bool(short_of) + [drops] * bool(dropped))}"
+            )
+    more = f"; so do {count(len(told) - 3, 'other')}" if len(told) > 3 else ""
+    finding = (
+        "; ".join(told[:3]) + more if told else "Every round converges, and no model is dropped"
+    )
+    finding += "."
+    table = {
+        "head": ["", "iterations a round", "converged", "largest residual", "models dropped"],
+        "rows": rows,
+    }
+    for name, key, log in (
+        ("iterations", "iterations", False), ("residual", "residual", True),
+        ("models dropped", "dropped", False),
+    ):  # fmt: skip
+        found = curves_of(groups, lambda run, key=key: (run.figures["round"], run.figures[key]))  # type: ignore[misc]
+        if found:
+            chart = lines(
+                found, y=name, log=log, words=f"Aggregator: {name} in each round. {finding}"
+            )
+            options.append({"name": name, "finding": finding, "charts": [chart], "table": table})
+    made = section("aggregator", "The aggregator at work", options, "Show")
+    return made and {**made, "open": True}
