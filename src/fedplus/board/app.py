@@ -52,6 +52,7 @@ def app(folder: Path, *, hosts: set[str], token: str | None) -> Starlette:
         middleware=[Middleware(Guard, hosts=hosts, token=token)],
         exception_handlers={NoRunError: _refused, SettingError: _refused, Exception: _broken},
     )
+    made.router.redirect_slashes = False
     made.state.index = Index(folder.resolve())
     made.state.closing = lambda: False
     return made
@@ -133,7 +134,9 @@ def _report(request: Request) -> Response:
     else:
         linked = [name for name in (SPEC, ENV, PARTIES, ROUNDS) if (path / name).is_symlink()]
         require(not linked, "A run's files", ", ".join(linked), "files rather than links")
-        page = importlib.import_module("fedplus.report.html").page([RunFolder(path)]).encode()
+        from fedplus.report import html
+
+        page = html.page([RunFolder(path)]).encode()
     return HTMLResponse(page, headers={"Content-Security-Policy": REPORT_POLICY})
 
 

@@ -65,4 +65,5 @@ def read_on(path: Path, after: Position) -> News:
 def _tail(file: BinaryIO, offset: int) -> int:
     start = max(0, offset - TAIL)
     file.seek(start)
-    return zlib.crc32(file.read(offset - start))
+    kept = file.read(offset - start)
+    return zlib.crc32(kept) if len(kept) == offset - start else -1

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import ipaddress
+import re
 from typing import final
 from urllib.parse import parse_qsl, urlencode
 
@@ -23,6 +24,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+HOST = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::[0-9]{1,5})?")
 NO_TOKEN = """<!doctype html><html lang="en"><meta charset="utf-8"><title>fedplus board</title>
 <p>This board wants its token: open the address that <code>fedplus board</code> printed, which ends in
 <code>?token=…</code>.</p><p>If you just did, <a href="/">go on to the board</a>.</p></html>"""
@@ -74,15 +76,12 @@ class Guard:
 
     def _is_ours(self, host: str, scope: Scope) -> bool:
         """Names of ours, or the very address asked at: a rebound DNS name is neither."""
-        if host.startswith("["):
-            name, _, port = host[1:].partition("]")
-            port = port.removeprefix(":")
-        else:
-            name, _, port = host.partition(":")
-        if port and not (port.isascii() and port.isdigit()):
+        found = HOST.fullmatch(host)
+        if not found:
             return False
+        name = (found[1] or found[2] or "").lower()
         own = (scope.get("server") or ("",))[0]
-        return name.lower() in self.hosts or (_address(name) is not None and name == own)
+        return name in self.hosts or (_is_address(name) and name == own)
 
     def _without_token(self, scope: Scope) -> Response | None:
         if self.token is None:
@@ -119,11 +118,12 @@ def _path(scope: Scope) -> str:
     return "/" + raw.decode("latin-1").partition("?")[0].replace("\\", "/").lstrip("/")
 
 
-def _address(name: str) -> str | None:
+def _is_address(name: str) -> bool:
     try:
-        return str(ipaddress.ip_address(name))
+        ipaddress.ip_address(name)
     except ValueError:
-        return None
+        return False
+    return True
 
 
 def _same(given: bytes, wanted: bytes) -> bool:

@@ -41,7 +41,8 @@ def serve(
     board = app(folder, hosts=hosts, token=token)
     with _listening(family, where) as listener:
         config = uvicorn.Config(
-            board, http="h11", ws="none", lifespan="off", log_config=None, access_log=False,
+            board, http="h11", ws="none", lifespan="off",
+            log_config=None, log_level="error", access_log=False,
             server_header=False, proxy_headers=False, timeout_graceful_shutdown=3,
         )  # fmt: skip
         server = uvicorn.Server(config)

@@ -8,6 +8,15 @@ const COLUMN = { mean: 1, worst: 2, global: 3, loss: 4 };
 const WORDS = { mean: "mean score", worst: "worst party's score", global: "global model's score", loss: "mean loss" };
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 
+// Two runs of one label and seed are told apart by their paths.
+function names(runs) {
+  const short = runs.map((run) => {
+    const { row } = about(run);
+    return row ? `${row.label} · seed ${row.seed ?? "–"}` : run;
+  });
+  return short.map((name, i) => (short.indexOf(name) === short.lastIndexOf(name) ? name : `${name} · ${runs[i]}`));
+}
+
 export function show() {
   const runs = state.runs;
   byId("curves-hint").hidden = runs.length > 0;
@@ -17,6 +26,7 @@ export function show() {
   say(byId("curves-trouble"), troubles.join(" "));
   if (!runs.length) return;
   const before = new Map(); // How many runs of each method were drawn: they differ by their dashes.
+  const called = names(runs);
   const traces = runs.map((run, index) => {
     const { points, row } = about(run);
     const method = row ? row.method : "";
@@ -27,7 +37,7 @@ export function show() {
     return {
       x: points.map((point) => point[0]),
       y: y.map((value) => (value === null ? null : times * value)),
-      name: plain(row ? `${row.label} · seed ${row.seed ?? "–"}` : run),
+      name: plain(called[index]),
       hovertext: plain(run), hovertemplate: "%{y:.4g} at round %{x}<br>%{hovertext}",
       type: "scatter", mode: points.length < 3 ? "lines+markers" : "lines",
       line: { color: Charts.colour(method, index), dash: DASHES[nth % DASHES.length], width: 2.2 },

@@ -5,9 +5,9 @@ import { keep, MOST, state } from "./state.js";
 const COLUMNS = [
   { name: "label", title: "Run", words: true },
   { name: "state", title: "State", words: true },
-  { name: "round", title: "Round" },
   { name: "mean", title: "Mean" },
   { name: "worst", title: "Worst" },
+  { name: "round", title: "Round" },
   { name: "method", title: "Method", words: true },
   { name: "data", title: "Data", words: true },
   { name: "model", title: "Model", words: true },
@@ -83,15 +83,15 @@ function make(run) {
   const cells = COLUMNS.map(({ words }) => element("td", { className: words ? "words" : "" }));
   cells[0].append(name, element("small", { textContent: run.id, title: run.id }));
   cells[1].append(element("span", { className: "state" }));
-  cells[2].classList.add("bar-of");
-  cells[2].append(element("span"), element("i"));
+  cells[4].classList.add("bar-of");
+  cells[4].append(element("span"), element("i"));
   const row = element("tr", {}, element("td", {}, box), ...cells);
   row.dataset.run = run.id;
   return row;
 }
 
 function change(row, run) {
-  const [drawn, label, status, round, mean, worst, method, data, model, seed, updated] = row.cells;
+  const [drawn, label, status, mean, worst, round, method, data, model, seed, updated] = row.cells;
   const box = drawn.firstChild;
   box.setAttribute("aria-label", `Draw ${run.label}, ${run.id}`);
   box.checked = state.runs.includes(run.id);
@@ -102,6 +102,7 @@ function change(row, run) {
   status.title = run.message;
   write(round.firstChild, `${number(run.round)} / ${number(run.rounds)}`);
   const done = run.rounds ? Math.min(1, (run.round || 0) / run.rounds) : 0;
+  round.lastChild.hidden = done === 1;
   round.lastChild.style.setProperty("--done", `${100 * done}%`);
   write(mean, score(run.mean, run));
   write(worst, score(run.worst, run));
