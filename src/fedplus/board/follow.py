@@ -44,12 +44,15 @@ class News(NamedTuple):
     more: bool  # There are more whole lines already.
 
 
+NOTHING = News([], START, anew=True, more=False)
+
+
 def read_on(path: Path, after: Position) -> News:
     """Whole lines after a position, a chunk of them at most."""
     try:
         file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb")
     except OSError:
-        return News([], START, anew=True, more=False)
+        return NOTHING
     with file:
         begin = after if _tail(file, after.offset) == after.check else START
         file.seek(begin.offset)

@@ -1,8 +1,8 @@
 """A line of the list: what the page shows of one ``status.json``."""
 
-import math
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,15 +42,15 @@ NUMBERS = ("seed", "round", "rounds", "parties", "mean", "worst")
 
 def number(value: Any) -> float | None:
     """A finite number, or None."""
-    fine = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return value if fine else None
+    fine = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if fine and abs(value) <= sys.float_info.max else None
 
 
 def read_row(run: str, path: Path) -> tuple[Row, int | None]:
     """The run's line, and its process if it says to be running on this machine."""
     try:
         status = RunFolder(path).status
-    except SettingError as error:
+    except (SettingError, RecursionError) as error:
         return Row(run, label=run.rpartition("/")[2], message=str(error)), None
     given: dict[str, Any] = {key: number(status.get(key)) for key in NUMBERS}
     given |= {key: status[key] for key in TEXT if isinstance(status.get(key), str)}

@@ -65,6 +65,7 @@ function show(found) {
   const range = found.matching ? `${found.from + 1}–${last} of ${found.matching}` : "none";
   write(byId("count"), found.matching < found.total ? `${range} (${found.total} in all)` : range);
   if (!askAgain) state.page = found.page;
+  byId("previous").parentNode.hidden = found.pages === 1;
   byId("previous").disabled = found.page === 0;
   byId("next").disabled = found.page + 1 >= found.pages;
   fill(byId("runs"), found.runs, (run) => run.id, make, change);
@@ -102,7 +103,7 @@ function change(row, run) {
   status.title = run.message;
   write(round.firstChild, `${number(run.round)} / ${number(run.rounds)}`);
   const done = run.rounds ? Math.min(1, (run.round || 0) / run.rounds) : 0;
-  round.lastChild.hidden = done === 1;
+  round.lastChild.hidden = done === 1 || !run.rounds;
   round.lastChild.style.setProperty("--done", `${100 * done}%`);
   write(mean, score(run.mean, run));
   write(worst, score(run.worst, run));
