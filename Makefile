@@ -7,7 +7,7 @@ DEV := $(VENV)/.ready-dev
 INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench browser clean
 
 help:
 	@echo "make demo   train eight methods on a small federation and print a table"
@@ -37,6 +37,11 @@ lint: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Debian's Chromium, for the tests of pages; without it (and without FEDPLUS_BROWSER=required) they are skipped.
+browser:
+	@command -v chromium >/dev/null || \
+		{ echo "Installing Chromium for the tests of pages"; apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
 
 bench: $(DEV)
 	$(BIN)/python benchmarks/aggregation.py

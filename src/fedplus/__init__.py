@@ -24,6 +24,7 @@ from fedplus.aggregation import (
 )
 from fedplus.algorithm import AbstractAlgorithm, FedPlus, Outcome, State
 from fedplus.data import Federation
+from fedplus.experiments.frames import read_run
 from fedplus.local import KappaWarning, LocalSolve
 from fedplus.objective import FixedPoint, Objective
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Custom, Quadratic, Zero
@@ -67,6 +68,7 @@ __all__ = [
     "methods",
     "models",
     "presets",
+    "read_run",
     "settings",
     "simulate",
     "sweep",

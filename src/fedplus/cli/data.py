@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from fedplus._check import require
-from fedplus.cli.settings import parsed
+from fedplus.cli.settings import JSON, parsed
 from fedplus.data import SETS, card, load
 from fedplus.data.files import chosen, fetch, find, place
 from fedplus.data.load import named
@@ -18,7 +18,6 @@ app = typer.Typer(
     help="Federations by name: list them, get their files, see what is in them.",
 )  # fmt: skip
 NAME = typer.Argument(help="Of the data set; fedplus data list has them all.")
-JSON = typer.Option(False, "--json", help="One JSON document on standard output.")
 
 
 @app.command("list")

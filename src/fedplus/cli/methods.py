@@ -6,10 +6,10 @@ from typing import Any
 
 import typer
 
+from fedplus.cli.settings import JSON
 from fedplus.methods import METHODS, Method, method
 
 NAME = typer.Argument(None, help="One method; without it, all.")
-JSON = typer.Option(False, "--json", help="One JSON document on standard output.")
 
 
 def methods(name: str | None = NAME, as_json: bool = JSON) -> None:

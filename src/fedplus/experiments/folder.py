@@ -3,9 +3,11 @@
 import json
 import os
 import tomllib
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from fedplus._check import SettingError
 
@@ -15,6 +17,8 @@ ROUNDS, CHECKPOINT, MODELS, REPORT = "rounds.jsonl", "checkpoint", "models", "re
 GLOBAL = "global.safetensors"
 DEPTH = 4
 """How deep below a folder runs are looked for."""
+LONGEST = 200
+"""Of a file's name, in characters."""
 
 
 class RunFolder(NamedTuple):
@@ -103,3 +107,16 @@ def run_folders(paths: list[Path]) -> list[RunFolder]:
             )
         found |= {run.path.resolve(): run for run in inside}
     return list(found.values())
+
+
+def file_name(party: str) -> str:
+    """A party's file: its name, with what file systems do not like percent-encoded.
+
+    >>> file_name("St. Mary's"), file_name("../a/b"), file_name("")
+    ("St. Mary's.safetensors", '%2E.%2Fa%2Fb.safetensors', '%.safetensors')
+    """
+    safe = quote(party, safe=" !#$&'()+,-;=@[]^_`{}~") or "%"
+    safe = f"%2E{safe[1:]}" if safe.startswith(".") else safe
+    if len(safe) > LONGEST:
+        safe = f"{safe[:LONGEST]}-{zlib.crc32(party.encode()):08x}"
+    return f"{safe}.safetensors"

@@ -37,5 +37,10 @@ def ravel(params: Any) -> Raveled:
     return Raveled(w, layout, unravel)
 
 
+def named(params: Any) -> dict[str, Any]:
+    """The arrays of a pytree by name, in the order in which ``ravel`` takes them."""
+    return {_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
+
+
 def _name(path: tuple[Any, ...]) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/") or "w"

@@ -1,5 +1,6 @@
 """Run folders → all that the report says, as one JSON object."""
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,13 +40,14 @@ def content(
         "summary": summary.table(groups, score),
         "sections": [section for section in sections if section],
         "settings": _settings(groups),
-        "command": command or "",
+        "command": command or _command(groups),
     }
 
 
 def _title(groups: Sequence[Group]) -> str:
     data = listed(dict.fromkeys(group.data for group in groups), 3)
-    labels = dict.fromkeys(str(g.runs[0].status.get("label") or g.method) for g in groups)
+    told = [group for group in groups if group.method != "local"] or groups
+    labels = dict.fromkeys(str(g.runs[0].status.get("label") or g.method) for g in told)
     return f"{data}: {listed(labels, 4)}"
 
 
@@ -66,13 +68,22 @@ def _about(groups: Sequence[Group], score: Score) -> str:
     )
 
 
+def _command(groups: Sequence[Group]) -> str:
+    """What made the runs, where all were made by one command."""
+    made = {tuple(run.env.get("command") or ()) for group in groups for run in group.runs}
+    words = [str(word) for word in made.pop()] if len(made) == 1 else []
+    return shlex.join(["fedplus", *words[1:]]) if words else ""
+
+
 def _settings(groups: Sequence[Group]) -> list[dict[str, Any]]:
     return [
         {
             "label": group.label,
             "spec": group.runs[0].spec,
             "seeds": listed((str(run.status.get("seed")) for run in group.runs), 20),
-            "env": {str(key): str(value) for key, value in group.runs[0].env.items()},
+            "env": {
+                str(key): str(value) for key, value in group.runs[0].env.items() if key != "command"
+            },
         }
         for group in groups
     ]

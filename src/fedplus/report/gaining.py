@@ -37,12 +37,12 @@ def gains(groups: Sequence[Group], score: Score, best: str) -> Section | None:
         shown = order[thin.ends(order.size, DUMBBELLS)]
         finding = _gain_words(group, names, gain, order, what, score)
         if shown.size < order.size:
-            half = DUMBBELLS // 2
-            finding += f" Shown are the {half} largest losses and the {half} largest gains."
+            finding += f" Shown are the {DUMBBELLS // 2} parties at either end."
         of = {"personal": personal, "global": shared, "alone": local}
         of = {key: values for key, values in of.items() if np.isfinite(values).any()}
         dots = {
-            "kind": "dumbbell", "names": list(names[shown]), "unit": score.axis,
+            "kind": "dumbbell", "log": score.log(*(values[shown] for values in of.values())),
+            "names": list(names[shown]), "unit": score.axis,
             "outliers": [name for name in names[shown] if name in runs[0].outliers],
             "gains": rounded(score.factor * gain[shown]),
             "values": {key: rounded(score.factor * values[shown]) for key, values in of.items()},
@@ -50,7 +50,7 @@ def gains(groups: Sequence[Group], score: Score, best: str) -> Section | None:
             "words": f"Each party's personal score beside its score with {what}. {finding}",
         }  # fmt: skip
         boxes = {
-            "kind": "spread", "unit": score.axis,
+            "kind": "spread", "log": score.log(*of.values()), "unit": score.axis,
             "boxes": [_box(key, score.factor * values) for key, values in of.items()],
             "words": "Distribution over the parties. " + "; ".join(
                 f"{key}: median {score.text(float(np.nanmedian(values)))}" for key, values in of.items()
@@ -87,7 +87,8 @@ def _gain_words(group: Group, names: Host, gain: Host, order: Host, what: str, s
     first, last = order[-1], order[0]
     told = (
         f"Under {group.label}, {up:,} of {count(order.size, 'party', 'parties')} "
-        f"{'gains' if up == 1 else 'gain'} over {what} and {down:,} {'loses' if down == 1 else 'lose'}"
+        f"{'gains' if up == 1 else 'gain'} over {what} and "
+        f"{f'{down:,}' if down else 'none'} {'lose' if down > 1 else 'loses'}"
     )
     signed = score.sign * gain  # As the score goes, which for an error is down.
     if up:

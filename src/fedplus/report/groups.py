@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedplus._check import SettingError
+from fedplus.methods import METHODS
 from fedplus.report.read import Host, Run, deviation, mean
 
 
@@ -44,7 +45,7 @@ class Group(NamedTuple):
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
-    """By label, and by data set where there are several, in the order they come."""
+    """By label, and by data set where there are several; in the order that methods are listed in."""
     scores = sorted({str(run.status.get("score_name")) for run in runs})
     if len(scores) > 1:
         raise SettingError(
@@ -53,7 +54,7 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
         )
     several = len({run.status.get("data") for run in runs}) > 1
     found: dict[str, list[Run]] = {}
-    for run in runs:
+    for run in sorted(runs, key=_place):
         label = str(run.status.get("label") or run.status.get("method"))
         name = f"{label}, {run.status.get('data')}" if several else label
         found.setdefault(name, []).append(run)
@@ -80,16 +81,21 @@ def curve(series: Sequence[tuple[Host, Host]]) -> Curve:
     table = np.full((len(series), x.size), np.nan)
     for row, (rounds, values) in zip(table, series, strict=True):
         row[np.searchsorted(x, rounds)] = values
-    several = np.isfinite(table).sum(0) > 1
     y = mean(table, 0)
     known = np.isfinite(y)
-    spread = np.where(several, deviation(table, 0), np.nan)
-    return Curve(x[known], y[known], spread[known])
+    return Curve(x[known], y[known], deviation(table, 0)[known])
 
 
 def over_seeds(values: Sequence[Host]) -> Host:
     """Party by party, the mean over the seeds."""
     return np.asarray(mean(np.stack(values), 0))
+
+
+def _place(run: Run) -> tuple[int, int]:
+    method = run.status.get("method")
+    listed = list(METHODS)
+    seed = run.status.get("seed") or 0
+    return listed.index(method) if method in listed else len(listed), int(seed)
 
 
 def _parties(run: Run) -> tuple[object, ...]:

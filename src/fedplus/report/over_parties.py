@@ -40,9 +40,8 @@ def heat(groups: Sequence[Group], score: Score, best: str) -> Section | None:
             f"{party(names[known[0]])} with {score.text(last[known[0]])}, the best "
             f"{party(names[known[-1]])} with {score.text(last[known[-1]])}"
         )
-        outliers = sorted(runs[0].outliers, key=list(names).index) if names.size <= 1000 else []
-        if outliers:
-            finding += f"; outliers: {listed(outliers)}"
+        if runs[0].is_outlier.any():
+            finding += f"; outliers: {listed(names[runs[0].is_outlier])}"
         if shown.size < order.size:
             finding += (
                 f". Shown are {shown.size} of {order.size:,} parties, evenly from worst to best"
@@ -50,7 +49,7 @@ def heat(groups: Sequence[Group], score: Score, best: str) -> Section | None:
         chart = {
             "kind": "heat", "x": [int(t) for t in columns], "y": list(names[shown]),
             "z": rounded(score.factor * table[:, shown].T), "unit": score.axis,
-            "reverse": score.better == "lower",
+            "reverse": score.better == "lower", "log": score.log(table[:, shown]),
             "outliers": [name for name in names[shown] if name in runs[0].outliers],
             "words": f"Heat map of the personal score, party by round. {finding}.",
         }  # fmt: skip
@@ -68,7 +67,8 @@ def norms(groups: Sequence[Group], best: str) -> Section | None:
         if not any(np.nanmax(each, initial=0.0) > 0 for each in v):
             continue  # A method without personal parts.
         rounds = np.unique(np.concatenate([run.rounds for run in runs]))
-        rounds = rounds[thin.evenly(rounds.size, 2 * thin.COLUMNS)]
+        most = min(thin.COLUMNS, thin.CELLS // (NORMS * len(groups)))
+        rounds = rounds[thin.evenly(rounds.size, max(10, most))]
         table = over_seeds(
             [_at(run.rounds, each, rounds) for run, each in zip(runs, v, strict=True)]
         )
@@ -84,6 +84,8 @@ def norms(groups: Sequence[Group], best: str) -> Section | None:
         finding = f"Under {group.label} {who} has the largest ‖vₖ‖"
         if middle > 0 and order.size > 1:
             finding += f", {last[top] / middle:.2g} times the median"
+        elif order.size > 1:
+            finding += f", {last[top]:.3g}; at least half of the parties have none"
         if many:
             finding += f". Shown are the {LARGEST} largest of {order.size:,}, and the range of all"
         chart = {

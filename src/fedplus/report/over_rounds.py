@@ -8,19 +8,23 @@ import numpy as np
 from fedplus.report import thin
 from fedplus.report.groups import Curve, Group, curve
 from fedplus.report.read import Run
-from fedplus.report.words import Score, count, rounded, short
+from fedplus.report.words import Score, count, listed, rounded, sentence, short
 
 Section = dict[str, Any]
+Series = Callable[[Run], tuple[Any, Any]]
+"""Rounds and values of a run."""
 
 
 def lines(
     curves: Sequence[tuple[Group, int, Curve]], *, x: str = "round", y: str, log: bool = False,
-    factor: float = 1.0, words: str,
+    factor: float = 1.0, bands: bool = True, words: str,
 ) -> dict[str, Any]:  # fmt: skip
     """A chart of curves; long ones keep their peaks."""
     most = max(50, thin.LINES // max(1, len(curves)))
     drawn = []
     for group, index, line in curves:
+        if log and not (line.y > 0).any():
+            continue
         kept = thin.with_peaks(line.y, most)
         drawn.append(
             {
@@ -28,16 +32,24 @@ def lines(
                 "x": [float(v) if v % 1 else int(v) for v in line.x[kept]],
                 "y": rounded(factor * line.y[kept]),
                 "spread": rounded(factor * line.spread[kept])
-                if np.isfinite(line.spread).any()
+                if bands and np.isfinite(line.spread).any()
                 else None,
             }
         )  # fmt: skip
     return {"kind": "lines", "x": x, "y": y, "log": log, "lines": drawn, "words": words}
 
 
-def curves_of(
-    groups: Sequence[Group], of_run: Callable[[Run], tuple[Any, Any]]
-) -> list[tuple[Group, int, Curve]]:
+def evaluated(key: str) -> Series:
+    """A number of every evaluated round."""
+    return lambda run: (run.rounds, run.few[key])
+
+
+def each_round(key: str) -> Series:
+    """A figure of every round."""
+    return lambda run: (run.figures["round"], run.figures[key])
+
+
+def curves_of(groups: Sequence[Group], of_run: Series) -> list[tuple[Group, int, Curve]]:
     """A curve a label, for those that have one."""
     made = [(g, i, curve([of_run(run) for run in g.runs])) for i, g in enumerate(groups)]
     return [(group, index, line) for group, index, line in made if line.x.size]
@@ -50,12 +62,12 @@ def learning(groups: Sequence[Group], score: Score) -> Section | None:
         ("mean over the parties", "mean"), ("worst party", "worst"),
         ("global model, mean over the parties", "global"), ("loss, mean over the parties", "loss"),
     ):  # fmt: skip
-        found = curves_of(groups, lambda run, key=key: (run.rounds, run.few[key]))  # type: ignore[misc]
+        found = curves_of(groups, evaluated(key))
         if found:
             told = Score("loss", "lower") if key == "loss" else score
             finding = _ends(found, told)
             chart = lines(
-                found, y=told.axis, factor=told.factor,
+                found, y=told.axis, factor=told.factor, log=told.log(*(c.y for _, _, c in found)),
                 words=f"Learning curves, {name}, over rounds. {finding}",
             )  # fmt: skip
             rows = [
@@ -78,12 +90,11 @@ def _ends(found: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
     (best, _, top), (last, _, bottom) = order[0], order[-1]
     after = count(int(top.x[-1]), "round")
     if len(order) == 1:
-        return (
-            f"{best.label} goes from {score.text(top.y[0])} to {score.text(top.y[-1])} in {after}."
-        )
+        ends = f"from {score.text(top.y[0])} to {score.text(top.y[-1])}"
+        return sentence(f"{best.label} goes {ends} in {after}.")
     if score.text(top.y[-1]) == score.text(bottom.y[-1]):
         return f"All end at {score.text(top.y[-1])}, after {after}."
-    return (
+    return sentence(
         f"{best.label} ends best, at {score.text(top.y[-1])} after {after}; "
         f"{last.label} ends at {score.text(bottom.y[-1])}."
     )
@@ -96,19 +107,13 @@ def change(groups: Sequence[Group]) -> Section | None:
         ("mean over the parties", "change_std"),
         ("the party that changes most", "change_most"),
     ):
-        found = curves_of(groups, lambda run, key=key: (run.figures["round"], run.figures[key]))  # type: ignore[misc]
+        found = curves_of(groups, each_round(key))
         if not found:
             continue
         peaks = sorted(((line.y.max(), line.x[line.y.argmax()], g) for g, _, line in found),
                        key=lambda item: -item[0])  # fmt: skip
-        high, at, most = peaks[0]
-        low, _, least = peaks[-1]
-        finding = f"{most.label} changes models most: up to {short(high)}, in round {int(at)}"
-        if len(peaks) > 1 and low > 0:
-            finding += (
-                f"; that is {short(float(f'{high / low:.2g}'))} times the most under {least.label}"
-            )
-        chart = lines(found, y="s.d. of the change", log=True,
+        finding = _peaks(peaks)
+        chart = lines(found, y="s.d. of the change", log=bool(peaks[0][0] > 0),
                       words=f"Weight change at aggregation, {name}. {finding}.")  # fmt: skip
         table = {
             "head": ["", "largest", "in round", "in the last round"],
@@ -120,9 +125,24 @@ def change(groups: Sequence[Group]) -> Section | None:
         options.append({"name": name, "finding": finding + ".", "charts": [chart], "table": table})
     note = (
         "The standard deviation, over the parameters, of what the aggregation does to a party's model "
-        "(Figure 1 of the paper). Zero cannot be drawn on this axis."
+        "(Figure 1 of the paper)."
     )
     return section("change", "Weight change at aggregation", options, "Show", note=note)
+
+
+def _peaks(peaks: Sequence[tuple[float, float, Group]]) -> str:
+    """Of each label, from the largest on."""
+    still = [group.label for high, _, group in peaks if high == 0]
+    moved = [peak for peak in peaks if peak[0] > 0]
+    told = []
+    if moved:
+        (high, at, most), (low, _, least) = moved[0], moved[-1]
+        told.append(f"{most.label} changes models most: up to {short(high)}, in round {int(at)}")
+        if len(moved) > 1:
+            told.append(f"that is {high / low:.2g} times the most under {least.label}")
+    if still:
+        told.append(f"under {listed(still, 8)} the aggregation leaves every party its own model")
+    return sentence("; ".join(told))
 
 
 def path(groups: Sequence[Group], score: Score) -> Section | None:

@@ -61,11 +61,13 @@ def mean(values: Any, axis: int | None = None) -> Any:
 
 
 def deviation(values: Any, axis: int | None = None) -> Any:
-    """The standard deviation of what is known, as ``np.std`` has it."""
+    """The standard deviation of the sample, of what is known; NaN of a single number."""
     values = np.asarray(values, float)
+    count = np.isfinite(values).sum(axis)
     centre = mean(values, axis)
     centre = centre if axis is None else np.expand_dims(centre, axis)
-    return np.sqrt(mean(np.square(values - centre), axis))
+    squares = mean(np.square(values - centre), axis) * count / np.maximum(count - 1, 1)
+    return np.where(count > 1, np.sqrt(squares), np.nan)[()]
 
 
 def worst(values: Any, better: str) -> float:

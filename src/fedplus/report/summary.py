@@ -7,8 +7,11 @@ import numpy as np
 
 from fedplus.report.groups import Group
 from fedplus.report.read import Host, Run, mean, worst
-from fedplus.report.words import Score, count, listed
+from fedplus.report.tables import LOCAL, MAJORITY
+from fedplus.report.words import Score, count, listed, sentence
 
+MANY = 5
+"""Beyond this outliers are counted rather than named."""
 Column = tuple[str, Callable[[Run, Host], float]]
 
 
@@ -16,33 +19,37 @@ def table(groups: Sequence[Group], score: Score) -> dict[str, Any]:
     """A row a label, and rows for what parties reach without a federation."""
     runs = [run for group in groups for run in group.runs]
     columns = _columns(score, any(run.is_outlier.any() for run in runs))
-    rows: list[dict[str, Any]] = []
+    rows: list[list[str]] = []
     for group in groups:
         scores = [(run, run.personal[-1]) for run in group.judged]
-        rows.append(_row(group.label, len(group.judged), scores, columns, score))
+        rows.append(_row(group.label, scores, columns, score))
     for data in dict.fromkeys(group.data for group in groups):
         of_data = [group for group in groups if group.data == data]
         several = f", {data}" if len(of_data) < len(groups) else ""
         if not any(group.method == "local" for group in of_data):
-            rows += _reference(f"each party alone{several}", "local", of_data, columns, score)
-        guess = "the most frequent label" if score.name == "accuracy" else "the mean"
-        rows += _reference(f"always {guess}{several}", "majority", of_data, columns, score)
+            rows += _reference(f"{LOCAL}{several}", "local", of_data, columns, score)
+        guess = "mean label" if score.better == "lower" else MAJORITY
+        rows += _reference(f"{guess}{several}", "majority", of_data, columns, score)
     head = ["", *(name for name, _ in columns), "seeds"]
-    order = [float(row.pop("rank")) for row in rows]
-    best = int(np.nanargmax(order)) if np.isfinite(order).any() else -1
-    return {"head": head, "rows": [row["cells"] for row in rows], "best": best,
-            "references": [i for i, row in enumerate(rows) if row["reference"]]}  # fmt: skip
+    sets = [[group for group in groups if group.data == data] for data in {g.data for g in groups}]
+    winners = {winner.label for of_data in sets if (winner := best_of(of_data, score))}
+    return {
+        "head": head, "rows": rows,
+        "best": [i for i, row in enumerate(rows[: len(groups)]) if row[0] in winners],
+        "references": list(range(len(groups), len(rows))),
+    }  # fmt: skip
 
 
 def verdict(groups: Sequence[Group], score: Score) -> str:
     """A sentence or two a data set."""
     told = []
-    for data in dict.fromkeys(group.data for group in groups):
+    sets = dict.fromkeys(group.data for group in groups)
+    for data in sets:
         judged = [group for group in groups if group.data == data and group.judged]
         if not judged:
             told.append(f"No run on {data} has been evaluated yet.")
             continue
-        told.append(_verdict(judged, score, f"On {data}, " if len(judged) < len(groups) else ""))
+        told.append(_verdict(judged, score, f"On {data}, " if len(sets) > 1 else ""))
     going_on = [
         run for group in groups for run in group.runs if run.status.get("state") == "running"
     ]
@@ -81,12 +88,12 @@ def _verdict(judged: Sequence[Group], score: Score, where: str) -> str:
         f"{score.text(mean(best.last('mean')))}{seeds}; "
         f"its worst party has {score.text(mean(best.last('worst')))}"
     )
-    others = [group for group in judged if group is not best]
+    others = [g for g in judged if g is not best and np.isfinite(mean(g.last("worst")))]
     if others:
-        other = next((g for g in others if g.method == "fedavg"), min(
-            others, key=lambda g: score.sign * _nan_last(mean(g.last("worst")), score)))  # fmt: skip
+        low = min(others, key=lambda g: score.sign * float(mean(g.last("worst"))))
+        other = next((g for g in others if g.method == "fedavg"), low)
         told += f", under {other.label} the worst has {score.text(mean(other.last('worst')))}"
-    outliers = sorted({name for run in best.judged for name in run.outliers})
+    outliers = list(dict.fromkeys(n for run in best.judged for n in run.names if n in run.outliers))
     if outliers:
         apart = [mean(run.personal[-1][run.is_outlier]) for run in best.judged]
         one = len(outliers) == 1
@@ -95,8 +102,9 @@ def _verdict(judged: Sequence[Group], score: Score, where: str) -> str:
             if one
             else f"Parties {listed(outliers)} are outliers"
         )
+        who = f"{len(outliers):,} parties are outliers" if len(outliers) > MANY else who
         told += f". {who}: {best.label} gives {'it' if one else 'them'} {score.text(mean(apart))}"
-    return told + "."
+    return sentence(told) + "."
 
 
 def _columns(score: Score, outliers: bool) -> list[Column]:
@@ -110,34 +118,20 @@ def _columns(score: Score, outliers: bool) -> list[Column]:
 
 
 def _row(
-    label: str, seeds: int, scores: Sequence[tuple[Run, Host]], columns: Sequence[Column], score: Score
-) -> dict[str, Any]:  # fmt: skip
+    label: str, scores: Sequence[tuple[Run, Host]], columns: Sequence[Column], score: Score
+) -> list[str]:
     cells = [score.spread([of(run, s) for run, s in scores]) for _, of in columns]
-    return {
-        "cells": [label, *cells, str(seeds)], "reference": False,
-        "rank": score.sign * float(mean([columns[0][1](run, s) for run, s in scores])),
-    }  # fmt: skip
+    return [label, *cells, str(len(scores))]
 
 
 def _reference(
     label: str, field: str, groups: Sequence[Group], columns: Sequence[Column], score: Score
-) -> list[dict[str, Any]]:  # fmt: skip
-    by_seed = {
-        run.status.get("seed"): run
-        for g in groups
-        for run in g.runs
-        if np.isfinite(getattr(run, field)).any()
-    }
-    if not by_seed:
-        return []
-    row = _row(
-        label,
-        len(by_seed),
-        [(run, getattr(run, field)) for run in by_seed.values()],
-        columns,
-        score,
-    )
-    return [{**row, "reference": True, "rank": np.nan}]
+) -> list[list[str]]:
+    """A row, from one run a seed; none where no run has it."""
+    by_seed = {run.status.get("seed"): run for group in groups for run in group.runs}
+    scores = [(run, getattr(run, field)) for run in by_seed.values()]
+    scores = [(run, values) for run, values in scores if np.isfinite(values).any()]
+    return [_row(label, scores, columns, score)] if scores else []
 
 
 def _nan_last(value: float, score: Score) -> float:

@@ -4,13 +4,14 @@ import numpy as np
 
 from fedplus.report.read import Host
 
-LINES = 40_000
+LINES = 4_000
 """Points of all lines of a chart together."""
 CELLS = 60_000
-"""Cells of all heat maps together."""
+"""Of all heat maps together: party and round; as many of all lines of parties."""
 PARTIES = 200
 """Rows of a heat map."""
 COLUMNS = 100
+"""Evaluated rounds where there is something for each party."""
 
 
 def evenly(n: int, most: int) -> Host:

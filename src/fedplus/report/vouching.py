@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedplus.report.groups import Group
-from fedplus.report.over_rounds import Section, curves_of, lines, section
+from fedplus.report.over_rounds import Section, curves_of, each_round, evaluated, lines, section
 from fedplus.report.read import mean
 from fedplus.report.words import UNKNOWN, count, listed, sentence, short
 
@@ -15,7 +15,7 @@ RISE = 1e-6
 
 def certificate(groups: Sequence[Group]) -> Section | None:
     """Section 10: Theorem 1, F_σ never rises."""
-    found = curves_of(groups, lambda run: (run.rounds, run.few["objective"]))
+    found = curves_of(groups, evaluated("objective"))
     if not found:
         return None
     told, steady, rows = [], [], []
@@ -56,7 +56,8 @@ def _largest_rise(group: Group) -> tuple[float, int | None]:
 
 def aggregator(groups: Sequence[Group]) -> Section | None:
     """Section 9."""
-    options, rows, told = [], [], []
+    options, rows = [], []
+    told: dict[str, list[str]] = {}
     for group in groups:
         figures = {key: np.concatenate([run.figures[key] for run in group.runs])
                    for key in ("iterations", "converged", "residual", "dropped")}  # fmt: skip
@@ -68,20 +69,18 @@ def aggregator(groups: Sequence[Group]) -> Section | None:
         rows.append([
             group.label, short(float(mean(figures["iterations"]))),
             f"{100 * met.mean():.1f} %" if met.size else UNKNOWN,
-            f"{known.max():.1e}" if known.size else UNKNOWN, f"{dropped:,}",
+            f"{known.max():.2g}" if known.size else UNKNOWN, f"{dropped:,}",
         ])  # fmt: skip
-        short_of = int((met == 0).sum())
-        if short_of or dropped:
-            stops = f"stops short of convergence in {short_of:,} of {count(met.size, 'round')}"
-            drops = f"drops {count(dropped, 'model')}"
-            told.append(
-                f"{group.label} {' and '.join([stops] * bool(short_of) + [drops] * bool(dropped))}"
-            )
-    more = f"; so do {count(len(told) - 3, 'other')}" if len(told) > 3 else ""
-    finding = (
-        "; ".join(told[:3]) + more if told else "Every round converges, and no model is dropped"
-    )
-    finding += "."
+        stopped = (
+            f"{int((met == 0).sum()):,} of {count(met.size, 'round')} stop short of convergence"
+        )
+        lost = f"{count(dropped, 'model')} dropped"
+        trouble = [stopped] * bool((met == 0).any()) + [lost] * (dropped > 0)
+        if trouble:
+            told.setdefault(", ".join(trouble), []).append(group.label)
+    finding = "; ".join(f"{listed(labels)}: {text}" for text, labels in told.items()) + "."
+    if not told:
+        finding = "Every round converges, and no model is dropped."
     table = {
         "head": ["", "iterations a round", "converged", "largest residual", "models dropped"],
         "rows": rows,
@@ -90,11 +89,10 @@ def aggregator(groups: Sequence[Group]) -> Section | None:
         ("iterations", "iterations", False), ("residual", "residual", True),
         ("models dropped", "dropped", False),
     ):  # fmt: skip
-        found = curves_of(groups, lambda run, key=key: (run.figures["round"], run.figures[key]))  # type: ignore[misc]
-        if found:
-            chart = lines(
-                found, y=name, log=log, words=f"Aggregator: {name} in each round. {finding}"
-            )
+        found = curves_of(groups, each_round(key))
+        if any((line.y > 0).any() for _, _, line in found):
+            words = f"Aggregator: {name} in each round. {finding}"
+            chart = lines(found, y=name, log=log, bands=False, words=words)
             options.append({"name": name, "finding": finding, "charts": [chart], "table": table})
     made = section("aggregator", "The aggregator at work", options, "Show")
     return made and {**made, "open": True}

@@ -9,6 +9,8 @@ import numpy as np
 DIGITS = 4
 """Significant digits of every number on the page."""
 UNKNOWN = "–"
+FAR = 30.0
+"""Errors that are this many times apart get a logarithmic axis."""
 
 
 class Score(NamedTuple):
@@ -32,6 +34,14 @@ class Score(NamedTuple):
         """+1 where higher is better."""
         return -1.0 if self.better == "lower" else 1.0
 
+    def log(self, *values: Any) -> bool:
+        """Whether these want a logarithmic axis: errors that are far apart."""
+        known = np.concatenate([np.ravel(np.asarray(each, float)) for each in values])
+        known = known[np.isfinite(known)]
+        if self.better != "lower" or not known.size or known.min() <= 0:
+            return False
+        return bool(known.max() > FAR * known.min())
+
     def text(self, value: float) -> str:
         """A score in words."""
         if not math.isfinite(value):
@@ -42,7 +52,7 @@ class Score(NamedTuple):
         """A difference of scores, with its sign."""
         if self.factor == 100:
             return f"{100 * value:+.1f} points".replace("-", "−")
-        return f"{'+' if value >= 0 else '−'}{short(abs(value))}"
+        return f"{'+' if value >= 0 else '−'}{short(abs(value))} {self.name}"
 
     def spread(self, values: Sequence[float]) -> str:
         """Mean ± s.d. over seeds; the mean alone of one."""
@@ -51,8 +61,8 @@ class Score(NamedTuple):
         if known.size < 2:
             return self.text(float(known[0])) if known.size else UNKNOWN
         if self.factor == 100:
-            return f"{100 * known.mean():.1f} ± {100 * known.std():.1f} %"
-        return f"{short(float(known.mean()))} ± {known.std():.2g}"
+            return f"{100 * known.mean():.1f} ± {100 * known.std(ddof=1):.1f} %"
+        return f"{short(float(known.mean()))} ± {known.std(ddof=1):.2g}"
 
 
 def short(value: float) -> str:

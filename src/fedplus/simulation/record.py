@@ -1,7 +1,7 @@
 """What is written down of a run: figures of every round, and evaluations."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,17 @@ from fedplus.simulation.pages import Pages
 
 EVALUATIONS = "evaluations"
 FIGURES = "figures"
+
+
+class Evaluated(NamedTuple):
+    """What is new with an evaluation, of one run."""
+
+    round: int
+    """Rounds done."""
+    evaluation: Mapping[str, Host]
+    """As in ``Run.evaluations``, of this one."""
+    figures: Mapping[str, Host]
+    """As in ``Run.figures``, of the rounds since the evaluation before."""
 
 
 class Recorder:
@@ -46,11 +57,42 @@ class Recorder:
             train, rows = in_blocks(federation.train)
             self._train = on_all(mesh, train), rows
         self._book: dict[str, list[Host]] = {}
+        self._fresh: dict[str, list[Host]] = {}
 
     def add_figures(self, figures: RoundFigures, rounds: int) -> None:
         """Of so many rounds."""
         for name, values in figures._asdict().items():
             self._add(f"{FIGURES}/{name}", values[:rounds])
+            self._fresh.setdefault(name, []).append(np.asarray(values[:rounds]))
+
+    def newest(self, lane: int | None) -> Evaluated:
+        """The evaluation just made, of one lane; ask for all lanes before the next round."""
+        rounds = self._book[f"{EVALUATIONS}/round"][-1]
+        return Evaluated(
+            int(rounds[-1]),
+            {
+                name.split("/")[1]: parts[-1][-1, lane or 0]
+                for name, parts in self._book.items()
+                if name.startswith(EVALUATIONS) and not name.endswith("/round")
+            },
+            {name: _of_lane(np.concatenate(parts), lane) for name, parts in self._fresh.items()},
+        )
+
+    def earlier(self, lane: int | None) -> Iterator[Evaluated]:
+        """The evaluations so far, one after the other."""
+        figures, evaluations = self.of_lane(lane)
+        begin = 0
+        for i, round_ in enumerate(evaluations.get("round", ())):
+            yield Evaluated(
+                int(round_),
+                {name: values[i] for name, values in evaluations.items() if name != "round"},
+                {name: values[begin:round_] for name, values in figures.items()},
+            )
+            begin = int(round_)
+
+    def forget_fresh(self) -> None:
+        """From here on figures belong to the next evaluation."""
+        self._fresh = {}
 
     def evaluate(
         self, round_: int, lanes: Sequence[tuple[AbstractAlgorithm[Any], Any]],
@@ -71,12 +113,6 @@ class Recorder:
     def _page_by_page(
         self, algorithm: AbstractAlgorithm[Any], state: Any, pages: Pages, round_: int
     ) -> dict[str, Host]:
-        require(
-            self._train is None,
-            "objective",
-            "True",
-            "False with a store: it needs all models at once",
-        )
         blocks, rows = self._test
         most = most_blocks(blocks, pages.rows)
         found: dict[str, list[Host]] = {}
@@ -107,10 +143,7 @@ class Recorder:
             between = [test((1 - lam) * w_local + lam * w_global) for lam in self._path]
             found["path_score"] = np.stack([to_host(b.score) for b in between])
         if self._train is not None:
-            require(
-                isinstance(algorithm, FedPlus), "objective", type(algorithm).__name__,
-                "recorded for FedPlus, whose objective F_σ is",
-            )  # fmt: skip
+            assert isinstance(algorithm, FedPlus)
             train, train_rows = self._train
             losses = judge(self._model, train_rows, train, state.w_local).loss
             found["objective"] = f_sigma(algorithm, losses, state.w_local, w_global)
@@ -128,15 +161,27 @@ class Recorder:
         """Go on from what a checkpoint holds."""
         kinds = (FIGURES, EVALUATIONS)
         self._book = {n: [a] for n, a in arrays.items() if n.split("/")[0] in kinds}
+        judged = arrays.get(f"{EVALUATIONS}/round", [0])[-1]
+        self._fresh = {
+            name.split("/")[1]: [parts[0][judged:]]
+            for name, parts in self._book.items()
+            if name.startswith(FIGURES)
+        }
 
     def of_lane(self, lane: int | None) -> tuple[dict[str, Host], dict[str, Host]]:
         """Figures and evaluations of one lane."""
         found: dict[str, dict[str, Host]] = {FIGURES: {}, EVALUATIONS: {}}
         for name, values in self.arrays().items():
             kind, what = name.split("/")
-            is_shared = what == "round" or (lane is None and kind == FIGURES)
-            found[kind][what] = values if is_shared else values[:, lane or 0]
+            if kind == FIGURES:
+                found[kind][what] = _of_lane(values, lane)
+            else:
+                found[kind][what] = values if what == "round" else values[:, lane or 0]
         return found[FIGURES], found[EVALUATIONS]
+
+
+def _of_lane(values: Host, lane: int | None) -> Host:
+    return values if lane is None else values[:, lane]
 
 
 @jax.jit
@@ -145,6 +190,16 @@ def f_sigma(algorithm: FedPlus, losses: Vector, w_local: Matrix, w_global: Vecto
     envelope = jax.vmap(algorithm.local.psi.envelope)(w_local - w_global)
     mean: Array = jnp.mean(losses + algorithm.local.sigma * envelope)
     return mean
+
+
+def require_objective(algorithms: Sequence[AbstractAlgorithm[Any]], stored: bool) -> None:
+    """Require that F_σ can be recorded."""
+    for algorithm in algorithms:
+        require(
+            isinstance(algorithm, FedPlus), "objective", type(algorithm).__name__,
+            "recorded for FedPlus, whose objective F_σ is",
+        )  # fmt: skip
+    require(not stored, "objective", "True", "False with a store: it needs all models at once")
 
 
 def personal_norms(algorithm: AbstractAlgorithm[Any], state: Any, parties: int) -> Array:

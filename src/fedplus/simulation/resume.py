@@ -113,16 +113,13 @@ class Resumable:
         if last or by_time or (self._every is not None and t % self._every == 0):
             self._save(t, state, book)
 
-    def interrupted(self, t: int, state: Any, book: Recorder) -> None:
+    def interrupted(self, t: int, state: Any, book: Recorder) -> str:
         """Save, and say how to go on."""
         if self.folder is None:
-            print(
-                f"\nStopped after round {t}. With checkpoint=... a run can go on.", file=sys.stderr
-            )
-            return
+            return f"Stopped after round {t}. With checkpoint=... a run can go on."
         if t > 0:
             self._save(t, state, book)
-        print(f"\nStopped after round {t}. Go on with resume=True: {self.folder}", file=sys.stderr)
+        return f"Stopped after round {t}. Go on with resume=True: {self.folder}"
 
     def _save(self, t: int, state: Any, book: Recorder) -> None:
         assert self.folder is not None

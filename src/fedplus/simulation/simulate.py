@@ -1,7 +1,7 @@
 """``simulate``: a method, a federation and a model, for some rounds."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from fedplus.simulation.judged import JudgedModels
 from fedplus.simulation.mesh import to_host
 from fedplus.simulation.pages import paged
 from fedplus.simulation.progress import progress as shown
-from fedplus.simulation.record import Recorder
+from fedplus.simulation.record import Evaluated, Recorder, require_objective
 from fedplus.simulation.resume import Resumable
 from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers
@@ -61,6 +61,7 @@ def simulate(
     checkpoint_every: int | None = None,
     resume: bool = False,
     progress: bool | None = None,
+    observe: Callable[[Evaluated], None] | None = None,
 ) -> Run:
     """Train, and return the run: the models, figures of every round, evaluations.
 
@@ -89,13 +90,18 @@ def simulate(
         checkpoint_every: So many rounds; by default about once a minute.
         resume: Go on from the newest checkpoint in that folder, if there is one.
         progress: Show a progress bar; None: on a terminal.
+        observe: Called with what is new after every evaluation; of a run that goes on from a
+            checkpoint, first with the evaluations that it holds.
 
     Raises:
         SettingError: Something does not fit; nothing has been trained.
         DivergedError: A party's model went to NaN or Inf; the last good checkpoint is kept.
     """
-    given = {name: value for name, value in locals().items() if name not in ("algorithm", "seed")}
-    (run,) = sweep([algorithm], seeds=[seed], **given)
+    given = dict(locals())
+    for name in ("algorithm", "seed", "observe"):
+        del given[name]
+    one = None if observe is None else lambda lane, evaluated: observe(evaluated)
+    (run,) = sweep([algorithm], seeds=[seed], observe=one, **given)
     return run
 
 
@@ -105,13 +111,14 @@ def sweep(
     path: Sequence[float] = (), objective: bool = False, checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None, resume: bool = False, progress: bool | None = None,
     store: str | Path | None = None, diverged: Literal["raise", "count"] = "raise",
-    **settings: Any,
+    observe: Callable[[int, Evaluated], None] | None = None, **settings: Any,
 ) -> list[Run]:  # fmt: skip
     """Several runs as one program: every method with every seed, in that order.
 
     The methods must differ in numbers alone (δ, σ, η): the same preset with other settings. With
     ``diverged="count"`` a run in which a party's model went to NaN or Inf goes on without that party's
-    steps, and ``figures["diverged"]`` tells. All other arguments are those of ``simulate``.
+    steps, and ``figures["diverged"]`` tells. ``observe`` gets the number of the run, too. All other
+    arguments are those of ``simulate``.
     """
     setup = set_up(
         algorithms,
@@ -126,11 +133,18 @@ def sweep(
     if evaluate_every is not None:
         require_whole("evaluate_every", evaluate_every)
     every = evaluate_every or max(1, rounds // 20)
+    if objective:
+        require_objective(algorithms, stored=store is not None)
     judged = JudgedModels(setup)
     book = Recorder(federation, model, path, objective, judged, setup.plan.mesh)
     keeper = Resumable.of(checkpoint, checkpoint_every, setup, pages)
     t, state = keeper.begin(setup.state, book, resume)
     require(t <= rounds, "rounds", rounds, f"at least {t}, the rounds that the checkpoint has done")
+    lanes: Sequence[int | None] = range(len(setup.runs)) if setup.plan.lanes else [None]
+    if observe is not None:
+        for lane in lanes:
+            for one in book.earlier(lane):
+                observe(lane or 0, one)
     said, budget = "", 1
     with shown(rounds, t, progress) as show, interruptible() as interrupt:
         while t < rounds:
@@ -153,14 +167,16 @@ def sweep(
             if t % every == 0 or t == rounds:
                 score = book.evaluate(t, setup.split(state), pages)
                 said = f"{model.task.score_name} {score.mean():.4g}"
+                if observe is not None:
+                    for lane in lanes:
+                        observe(lane or 0, book.newest(lane))
+                book.forget_fresh()
             keeper.offer(t, state, book, last=t == rounds)
             show(t, said)
             if interrupt.asked and t < rounds:
-                keeper.interrupted(t, state, book)
-                raise KeyboardInterrupt
+                raise KeyboardInterrupt(keeper.interrupted(t, state, book))
     if setup.plan.mesh is not None:
         state = jax.tree.map(jnp.asarray, to_host(state))
-    lanes = range(len(setup.runs)) if setup.plan.lanes else [None]
     return [
         Run(algorithm, federation, model, seed, one, *book.of_lane(lane), judged, pages)
         for lane, (algorithm, seed, one) in zip(lanes, setup.finished(state), strict=True)

@@ -25,7 +25,7 @@ const Figures = (() => {
       xaxis: { title: { text: chart.x } },
       yaxis: {
         title: { text: chart.y }, type: chart.log ? "log" : "linear",
-        ...(chart.log ? { dtick: 1, exponentformat: "power" } : {}),
+        ...(chart.log ? { exponentformat: "power", minor: { ticks: "" } } : {}),
       },
       showlegend: true,
     }];
@@ -49,16 +49,32 @@ const Figures = (() => {
     return { tickmode: "array", tickvals: kept, ticktext: kept.map((i) => all[i]) };
   }
 
+  // On a logarithmic scale: colours by log10, a colour bar with the numbers themselves.
+  function scaled(chart) {
+    const known = chart.z.flat().filter((z) => z !== null);
+    if (!chart.log) return { z: chart.z, bar: {} };
+    const [low, high] = [Math.min(...known), Math.max(...known)];
+    const ticks = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
+      ticks.push(...[1, 2, 5].map((n) => n * 10 ** power).filter((t) => t >= low && t <= high));
+    }
+    return {
+      z: chart.z.map((row) => row.map((z) => (z === null ? null : Math.log10(z)))),
+      bar: { tickmode: "array", tickvals: ticks.map(Math.log10), ticktext: ticks.map((t) => String(Number(t.toPrecision(1)))) },
+    };
+  }
+
   function heat(chart) {
+    const { z, bar } = scaled(chart);
     const text = chart.y.map((name) => chart.x.map(() => short(name, 60)));
     const traces = () => [{
-      type: "heatmap", x: chart.x, y: chart.y.map((_, i) => i), z: chart.z, text,
+      type: "heatmap", x: chart.x, y: chart.y.map((_, i) => i), z, text, customdata: chart.z,
       colorscale: "Viridis", reversescale: chart.reverse, xgap: chart.x.length > 60 ? 0 : 1,
       ygap: chart.y.length > 60 ? 0 : 1,
       colorbar: {
-        thickness: 10, outlinewidth: 0, xpad: 4, title: { text: chart.unit, side: "right" },
+        thickness: 10, outlinewidth: 0, xpad: 4, ...bar, title: { text: chart.unit, side: "right" },
       },
-      hovertemplate: "%{text}: %{z:.4g} after round %{x}<extra></extra>",
+      hovertemplate: "%{text}: %{customdata:.4g} after round %{x}<extra></extra>",
     }];
     return [traces, {
       height: Math.min(1000, Math.max(260, 18 * chart.y.length + 90)),
@@ -95,7 +111,7 @@ const Figures = (() => {
     };
     return [traces, {
       height: 20 * at.length + 150, showlegend: true,
-      xaxis: { title: { text: chart.unit } },
+      xaxis: { title: { text: chart.unit }, type: chart.log ? "log" : "linear" },
       yaxis: { ...rowTicks(chart.names, chart.outliers, 80), range: [-0.8, at.length - 0.2], zeroline: false },
       legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom" },
     }];
@@ -114,7 +130,7 @@ const Figures = (() => {
       };
     });
     return [traces, {
-      height: 70 * chart.boxes.length + 80, xaxis: { title: { text: chart.unit } },
+      height: 70 * chart.boxes.length + 80, xaxis: { title: { text: chart.unit }, type: chart.log ? "log" : "linear" },
       yaxis: { autorange: "reversed" },
     }];
   }
@@ -122,13 +138,16 @@ const Figures = (() => {
   function norms(chart) {
     const grey = () => Charts.faded(Charts.css("--muted"), 0.45);
     const traces = () => {
-      let others = 0, named = 0;
+      const many = chart.lines.filter((line) => line.outlier).length > 6;
+      const shown = new Set();
+      const first = (group) => !shown.has(group) && Boolean(shown.add(group));
+      const bad = Charts.css("--bad");
       const parties = chart.lines.map((line) => ({
         type: "scatter", mode: "lines", x: chart.x, y: line.y,
-        name: line.outlier ? `◆ ${short(line.name)}` : chart.quantiles ? "the largest" : "other parties",
-        legendgroup: line.outlier ? undefined : "others",
-        showlegend: line.outlier ? named++ < 8 : others++ === 0,
-        line: line.outlier ? { color: Charts.css("--bad"), width: 2.5 } : { color: grey(), width: 1.2 },
+        ...grouped(line, many, chart.quantiles, first),
+        line: line.outlier
+          ? { color: many ? Charts.faded(bad, 0.5) : bad, width: many ? 1.2 : 2.5 }
+          : { color: grey(), width: 1.2 },
         hovertemplate: `%{y:.4g} after round %{x}<extra>${short(line.name, 60)}</extra>`,
       }));
       return [...ranges(chart), ...parties];
@@ -136,6 +155,13 @@ const Figures = (() => {
     return [traces, {
       xaxis: { title: { text: "round" } }, yaxis: { title: { text: "‖v<sub>k</sub>‖" }, rangemode: "tozero" }, showlegend: true,
     }];
+  }
+
+  // One entry of the legend for all others, and for outliers where they are many.
+  function grouped(line, many, largest, first) {
+    const group = line.outlier ? (many ? "outliers" : `◆ ${short(line.name)}`)
+      : largest ? "the largest" : "other parties";
+    return { name: group, legendgroup: group, showlegend: first(group) };
   }
 
   function ranges(chart) {

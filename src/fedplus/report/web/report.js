@@ -11,12 +11,12 @@
     return element;
   }
 
-  function table({ head, rows, best = -1, references = [] }, caption) {
-    const kind = (i) => (i === best ? "best" : references.includes(i) ? "reference" : "");
+  function table({ head, rows, best = [], references = [], kind: look = "" }, caption) {
+    const kind = (i) => (best.includes(i) ? "best" : references.includes(i) ? "reference" : "");
     const cells = (row) => row.map((cell, j) => (j ? make("td", {}, cell) : make("th", { scope: "row", title: cell }, cell)));
-    const made = make("table", {},
+    const made = make("table", { class: look },
       make("caption", { class: "hidden-visually" }, caption),
-      make("thead", {}, make("tr", {}, ...head.map((name) => make("th", { scope: "col" }, name)))),
+      head.length === 0 ? "" : make("thead", {}, make("tr", {}, ...head.map((name) => (name ? make("th", { scope: "col" }, name) : make("td"))))),
       make("tbody", {}, ...rows.map((row, i) => make("tr", { class: kind(i) }, ...cells(row)))));
     return make("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": caption }, made);
   }
@@ -74,15 +74,20 @@
   function settings() {
     const made = section("settings", "Settings, and how to repeat it");
     if (content.command) made.append(make("h3", {}, "The command"), copied(content.command, "the command"));
-    const told = new Set();
+    const places = new Map(); // One table for all labels that ran in the same place.
     content.settings.forEach(({ label, spec, seeds, env }) => {
-      const rows = Object.entries(env);
-      const key = JSON.stringify(rows);
-      if (spec) made.append(make("h3", {}, `${label}: spec.toml`), make("p", { class: "muted note" }, `Seeds: ${seeds}`), copied(spec, `spec.toml of ${label}`));
-      if (rows.length && !told.has(key)) {
-        made.append(make("h3", {}, told.size ? `Where ${label} ran` : "Where it ran"), table({ head: ["", ""], rows }, `Environment of ${label}`));
-      }
-      told.add(key);
+      const key = JSON.stringify(env);
+      if (Object.keys(env).length) places.set(key, [...(places.get(key) || []), label]);
+      if (!spec) return;
+      const note = make("p", { class: "muted note" }, `Seeds: ${seeds}`);
+      const details = make("details", {}, make("summary", {}, `${label}: spec.toml`), note,
+        copied(spec, `spec.toml of ${label}`));
+      details.open = content.settings.length === 1;
+      made.append(details);
+    });
+    places.forEach((labels, key) => {
+      const where = places.size > 1 ? `Where it ran: ${labels.join(", ")}` : "Where it ran";
+      made.append(make("h3", {}, where), table({ head: [], rows: Object.entries(JSON.parse(key)), kind: "from-left" }, where));
     });
   }
 

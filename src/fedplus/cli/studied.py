@@ -1,0 +1,161 @@
+"""What ``run`` and ``compare`` share: a folder, training, a table, a report."""
+
+import datetime
+import itertools
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from fedplus._check import SettingError, require
+from fedplus._write import write_atomically
+from fedplus.experiments.asked import asked
+from fedplus.experiments.folder import REPORT, SPEC, RunFolder
+from fedplus.experiments.running import Told, folders_of, run_all, slug
+from fedplus.experiments.source import Source, read
+from fedplus.experiments.spec import Spec, checked
+
+OUT = typer.Option(
+    None, "--out", "-o", help="The folder to make; by default one in runs/, named by time."
+)
+TRACK = typer.Option([], help="Follow it in tensorboard or mlflow, too.")
+RUNS = Path("runs")
+
+
+class Output(NamedTuple):
+    """How results are shown."""
+
+    as_json: bool
+
+    def __call__(self, folder: Path, runs: Sequence[RunFolder]) -> None:
+        """The table and where everything is."""
+        from fedplus.report import formats
+        from fedplus.report.html import write_report
+        from fedplus.report.tables import table_of
+
+        table = table_of(runs)
+        report = write_report(runs, folder / REPORT, command=_command())
+        if len(runs) > 1:
+            for suffix, made in (
+                ("csv", formats.comma_separated), ("md", formats.markdown), ("tex", formats.latex)
+            ):  # fmt: skip
+                write_atomically(folder / f"table.{suffix}", made(table).encode())
+        if self.as_json:
+            told = {
+                "folder": str(folder), "report": str(report),
+                "runs": [{"folder": str(run.path), **run.status} for run in runs],
+                "table": formats.as_records(table),
+            }  # fmt: skip
+            print(json.dumps(told, indent=2, ensure_ascii=False))
+        else:
+            from rich.console import Console
+
+            Console().print(formats.terminal(table))
+            print(f"Runs and models: {folder}")
+            print(f"Report:          {report}")
+        failed = [run for run in runs if run.status["state"] == "failed"]
+        for run in failed:
+            print(f"fedplus: {run.path}: {run.status['message']}", file=sys.stderr)
+        if failed:
+            raise typer.Exit(1)
+
+
+def carried_out(
+    target: str, methods: Sequence[str], settings: dict[str, Any], seed: int | None,
+    seeds: int | None, out: Path | None, track: Sequence[str], output: Output,
+) -> None:  # fmt: skip
+    """Do what was asked for, from the beginning."""
+    for name, value, least in (("--seed", seed, 0), ("--seeds", seeds, 1)):
+        ok = value is None or least <= value < 2**31
+        require(ok, name, value, f"a whole number ≥ {least}")
+    chosen = None
+    if seed is not None or seeds is not None:
+        chosen = range(seed or 0, (seed or 0) + (seeds or 1))
+    spec, source = asked(target, methods, settings, chosen)
+    folder = _new_folder(spec, target, out)
+    with _removed_if_empty(folder):
+        _run(spec, source, folder, track, output, resume=False)
+
+
+def again(folder: Path, track: Sequence[str], output: Output) -> None:
+    """Go on with a run, or with a study of several."""
+    require(
+        (folder / SPEC).is_file(), "--resume", str(folder), f"a run folder, with its {SPEC}",
+    )  # fmt: skip
+    content, source = read(folder / SPEC)
+    _run(checked(content, source), source, folder, track, output, resume=True)
+
+
+def _run(
+    spec: Spec, source: Source, folder: Path, track: Sequence[str], output: Output, *, resume: bool
+) -> None:
+    places = folders_of(spec, folder)
+    if len(places) == 1:
+        runs = run_all(spec, folder, source, resume=resume, trackers=track)
+    else:
+        with _shown(spec, len(places)) as told:
+            runs = run_all(spec, folder, source, resume=resume, trackers=track, told=told)
+    output(folder, runs)
+
+
+@contextmanager
+def _shown(spec: Spec, runs: int) -> Iterator[Told]:
+    """One bar for all runs."""
+    from fedplus.simulation.progress import progress
+
+    rounds = spec.train.rounds or 1
+    before = {"run": -1, "round": rounds}
+    with progress(runs * rounds, 0, None) as show:
+
+        def told(label: str, round_: int, score: float) -> None:
+            if round_ <= before["round"]:
+                before["run"] += 1
+            before["round"] = round_
+            show(before["run"] * rounds + round_, f"{label}: {score:.4g}")
+
+        yield told
+
+
+def _new_folder(spec: Spec, target: str, out: Path | None) -> Path:
+    """Make the folder: a name that is free, or the one that was asked for, if nothing is there."""
+    if out is None:
+        stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        methods = spec.methods[0].name if len(spec.methods) == 1 else "compare"
+        name = f"{stamp}-{slug(Path(target).stem or target)}-{slug(methods)}"
+        tries = (RUNS / (name if i == 1 else f"{name}-{i}") for i in itertools.count(1))
+        out = next(path for path in tries if not path.exists())
+    try:
+        require(
+            not out.exists() or (out.is_dir() and not any(out.iterdir())), "--out", str(out),
+            "a folder that is new or empty",
+            "Give another, or go on with --resume." if (out / SPEC).is_file() else "Give another.",
+        )  # fmt: skip
+        out.mkdir(parents=True, exist_ok=True)
+        if not os.access(out, os.W_OK):
+            raise PermissionError("it cannot be written")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SettingError(
+            f"--out must be a folder that can be written, got {out} ({reason}). Give another."
+        ) from error
+    return out
+
+
+@contextmanager
+def _removed_if_empty(folder: Path) -> Iterator[None]:
+    """Leave no empty folder behind where nothing was begun."""
+    try:
+        yield
+    finally:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _command() -> str:
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

@@ -1,0 +1,130 @@
+"""From what a person types to a specification."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedplus._check import SettingError, known, require
+from fedplus.data import SETS
+from fedplus.data.holdout import Splitting
+from fedplus.experiments.build import MODELS
+from fedplus.experiments.defaults import filled
+from fedplus.experiments.folder import SPEC
+from fedplus.experiments.source import Source, read
+from fedplus.experiments.spec import Data, Spec, Train, checked
+from fedplus.methods import METHODS, method
+
+TABLES = ("data", "model", "train", "reference", "method")
+
+
+def asked(
+    target: str, methods: Sequence[str] = (), settings: Mapping[str, Any] | None = None,
+    seeds: Sequence[int] | None = None,
+) -> tuple[Spec, Source]:  # fmt: skip
+    """A specification of a data set's name, a folder of files, or a TOML file; defaults filled in.
+
+    Args:
+        target: As above.
+        methods: By name; none for a TOML file, which has them.
+        settings: Of anything, by name (``eta``, ``rounds``) or by table and name (``data.parties``).
+        seeds: By default those of the file, or 0.
+    """
+    if target.endswith(".toml"):
+        require(
+            not methods,
+            "--method",
+            ", ".join(methods),
+            "left out with a TOML file, which has methods",
+        )
+        path = Path(target)
+        content, source = read(path)
+        if isinstance(content.get("data"), dict) and isinstance(content["data"].get("folder"), str):
+            # Paths in a file are meant from where the file is.
+            content["data"]["folder"] = str((path.parent / content["data"]["folder"]).resolve())
+    else:
+        require(bool(methods), "--method", "none", f"one of: {', '.join(METHODS)}")
+        for name in methods:
+            method(name)
+        content, source = (
+            {"data": _data(target), "methods": [{"name": m} for m in methods]},
+            Source(),
+        )
+    if seeds is not None:
+        content["seeds"] = list(seeds)
+    checked(content, source)
+    for key, value in (settings or {}).items():
+        put(content, key, value)
+    return filled(checked(content, source)), source
+
+
+def _data(target: str) -> dict[str, Any]:
+    if Path(target).is_dir():
+        require(
+            not (Path(target) / SPEC).exists(), "run", f"the run folder {target}",
+            "a data set, a folder of data or a TOML file",
+            f"Repeat it with: fedplus run {Path(target) / SPEC}.",
+        )  # fmt: skip
+        return {"folder": str(Path(target).resolve())}
+    if target not in SETS and ("/" in target or "\\" in target):
+        raise SettingError(f"{target} must be a folder of data or a data set's name, got neither.")
+    known(target, SETS, "data set")
+    return {"name": target}
+
+
+def put(content: dict[str, Any], key: str, value: Any) -> None:
+    """Set one thing in the table that has it; a name that several have needs the table's, too."""
+    table, dot, name = key.partition(".")
+    if not dot:
+        name = key
+        homes = [t for t in TABLES if name in _names(content, t)]
+        require(
+            len(homes) > 0, "--set", key, "a setting of data, model, training or method",
+            _nearest(content, key),
+        )  # fmt: skip
+        require(
+            len(homes) == 1, "--set", key, f"one of {' and '.join(f'{t}.{name}' for t in homes)}"
+        )
+        table = homes[0]
+    require(
+        table in TABLES, "--set", key, f"one of the tables {', '.join(TABLES)}, a dot and a name"
+    )
+    if table != "method":
+        content.setdefault(table, {})[name] = value
+        return
+    meant = [one for one in content["methods"] if name in _settings(one["name"])]
+    require(bool(meant), "--set", key, f"a setting of {_listed(content)}", _nearest(content, name))
+    for one in meant:
+        one[name] = value
+
+
+def _names(content: Mapping[str, Any], table: str) -> set[str]:
+    if table == "method":
+        return {name for one in content["methods"] for name in _settings(one["name"])}
+    if table == "data":
+        named = content["data"].get("name")
+        of_files = {"target", "regress", "missing", *Splitting.__annotations__} - {"seed", "name"}
+        return set(SETS[named].settings) if named in SETS else of_files
+    if table == "model":
+        name = content.get("model", {}).get("name", "auto")
+        return (
+            set(MODELS[name][1]) if name in MODELS else {n for _, s in MODELS.values() for n in s}
+        )
+    return set(Train.model_fields) if table == "train" else set()
+
+
+def _settings(name: str) -> set[str]:
+    return set(METHODS[name].settings) - {"layout"} if name in METHODS else set()
+
+
+def _listed(content: Mapping[str, Any]) -> str:
+    return ", ".join(one["name"] for one in content["methods"])
+
+
+def _nearest(content: Mapping[str, Any], key: str) -> str:
+    import difflib
+
+    all_ = sorted(
+        set().union(*(_names(content, table) for table in TABLES)) | set(Data.model_fields)
+    )
+    near = difflib.get_close_matches(key, all_, 1)
+    return f"Did you mean {near[0]}?" if near else f"Known: {', '.join(all_)}."

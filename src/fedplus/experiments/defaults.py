@@ -1,0 +1,147 @@
+"""What is filled in where a specification is silent.
+
+How long and with which learning rate to train is known for each data set: from the paper, or from
+FedProx's set-ups, which the paper uses. Other settings of a method follow from the learning rate. They
+are a place to start, not tuned for every data set: ``fedplus.tune`` chooses on validation samples.
+"""
+
+from typing import Any, NamedTuple
+
+from fedplus.data import SETS
+from fedplus.experiments.spec import Method, Spec, Train
+from fedplus.methods import METHODS, method
+
+PULL = 0.01
+"""ησ, so that κ = 1/(1 + ησ) = 0.99, well inside the range that the paper recommends."""
+
+
+class Training(NamedTuple):
+    """How a data set is trained by default."""
+
+    eta: float
+    rounds: int
+    batch_size: int = 20
+    steps: int | None = None
+    epochs: int | None = None
+    cohort: int | None = None
+
+
+ANY = Training(eta=0.02, rounds=100, steps=20)
+TRAINING = {
+    "digits-robust": Training(eta=0.02, rounds=150, steps=20),
+    "digits-personal": Training(eta=0.02, rounds=150, steps=20),
+    "mnist-robust": Training(eta=0.02, rounds=500, steps=20),
+    "mnist-personal": Training(eta=0.02, rounds=500, steps=20),
+    "synthetic-regression": Training(eta=1e-4, rounds=500, batch_size=10, steps=20),
+    "synthetic": Training(eta=0.01, rounds=200, batch_size=10, epochs=20, cohort=10),
+    "mnist": Training(eta=0.03, rounds=100, batch_size=10, epochs=20, cohort=10),
+    "femnist": Training(eta=0.003, rounds=200, batch_size=10, epochs=20, cohort=10),
+    "femnist-standin": Training(eta=0.003, rounds=200, batch_size=10, epochs=20, cohort=10),
+    "sent140": Training(eta=0.3, rounds=800, batch_size=10, epochs=20, cohort=10),
+    "sent140-standin": Training(eta=0.3, rounds=100, batch_size=10, epochs=1, cohort=10),
+    "mnist-writers": Training(eta=0.03, rounds=100, batch_size=10, steps=20, cohort=20),
+}
+CHOSEN: dict[str, dict[str, dict[str, Any]]] = {
+    # On validation images: examples/choose.py.
+    "digits-robust": {
+        "fedavg+": {"sigma": 0.5, "delta": 0.1},
+        "fedgeomed+": {"sigma": 0.5, "delta": 0.3},
+        "fedcomed+": {"sigma": 5.0, "delta": 0.003},
+    },
+}
+LABELS = {
+    "local": "local SGD", "fedavg": "FedAvg", "fedprox": "FedProx", "rfa": "RFA",
+    "comed": "coordinate median", "fedavg+": "FedAvg+", "fedgeomed+": "FedGeoMed+",
+    "fedcomed+": "FedCoMed+", "hybrid": "hybrid Fed+", "scaffold": "SCAFFOLD", "pfedme": "pFedMe",
+    "perfedavg": "Per-FedAvg", "apfl": "APFL", "ditto": "Ditto", "l2gd": "L2GD",
+    "hypcluster": "HypCluster", "mapper": "MAPPER", "fedfomo": "FedFomo", "fedsplit": "FedSplit",
+}  # fmt: skip
+"""How papers spell them."""
+USUAL = ("fedavg", "fedprox", "rfa", "comed", "fedavg+", "fedgeomed+", "fedcomed+")
+"""What ``fedplus compare`` compares, beside local training."""
+
+
+def training(data: str | None) -> Training:
+    """For a data set by name; for one of the user's own, what is usual."""
+    return TRAINING.get(data or "", ANY)
+
+
+def settings_of(name: str, eta: float, data: str | None = None) -> dict[str, Any]:
+    """Settings of a method, those with a default of its own left out."""
+    sigma = PULL / eta
+    usual: dict[str, dict[str, Any]] = {
+        "fedprox": {"eta": eta, "sigma": sigma},
+        "fedavg+": {"eta": eta, "sigma": sigma, "delta": 0.1},
+        "fedgeomed+": {"eta": eta, "sigma": sigma, "delta": 0.3},
+        "fedcomed+": {"eta": eta, "sigma": sigma, "delta": 0.003},
+        "hybrid": {"eta": eta, "sigma": sigma, "parts": {"*": {"psi": "l2", "delta": 0.3}}},
+        "scaffold": {"eta_l": eta},
+        "pfedme": {"eta": eta, "lam": 15.0, "eta_inner": eta},
+        "perfedavg": {"alpha": eta, "beta": eta},
+        "ditto": {"eta": eta, "lam": sigma},
+        "l2gd": {"alpha": eta, "lam": sigma},
+        "mapper": {"eta": eta, "eta_c": eta},
+        "fedsplit": {"s": 1.0, "eta": eta},
+    }
+    found = usual.get(name, {"eta": eta})
+    return found | CHOSEN.get(data or "", {}).get(name, {})
+
+
+def filled(spec: Spec) -> Spec:
+    """The specification with every default in it; names that nobody knows are left to ``build``."""
+    usual = training(spec.data.name)
+    train = spec.train.model_dump(exclude_none=True)
+    effort = (
+        {} if {"steps", "epochs"} & set(train) else {"steps": usual.steps, "epochs": usual.epochs}
+    )
+    given = {"rounds": usual.rounds, "batch_size": usual.batch_size, **effort}
+    if spec.data.name in TRAINING and not _resized(spec):
+        given["cohort"] = usual.cohort
+    methods = [_filled(one, usual.eta, spec.data.name) for one in spec.methods]
+    eta = spec.reference.eta or _rate(methods[0], usual.eta)
+    data = spec.data
+    if data.name in SETS:
+        known = {k: v for k, v in SETS[data.name].settings.items() if v is not None}
+        data = type(data).model_validate(known | data.model_dump(exclude_none=True))
+    return spec.model_copy(
+        update={
+            "data": data,
+            "train": Train.model_validate(given | train),
+            "methods": methods,
+            "reference": spec.reference.model_copy(update={"eta": eta}),
+        }
+    )
+
+
+def _resized(spec: Spec) -> bool:
+    """Whether there are fewer parties than the usual cohort."""
+    cohort, parties = training(spec.data.name).cohort, spec.data.settings.get("parties")
+    return cohort is not None and isinstance(parties, int) and parties < cohort
+
+
+def _filled(one: Method, eta: float, data: str | None) -> Method:
+    if one.name not in METHODS:
+        return one
+    given = one.settings
+    rate = given.get("eta", given.get("eta_l", eta))
+    number = rate if isinstance(rate, (int, float)) and rate > 0 else eta
+    own = {
+        name: list(default) if isinstance(default, tuple) else default
+        for name, default in method(one.name).settings.items()
+        if isinstance(default, (bool, int, float, str, tuple))
+    }
+    label = one.label or LABELS[one.name]
+    return Method.model_validate(
+        {
+            **own,
+            **settings_of(one.name, float(number), data),
+            **given,
+            "name": one.name,
+            "label": label,
+        }
+    )
+
+
+def _rate(one: Method, eta: float) -> float:
+    rate = one.settings.get("eta", one.settings.get("eta_l", eta))
+    return float(rate) if isinstance(rate, (int, float)) and rate > 0 else eta

@@ -1,0 +1,188 @@
+"""A run folder, written while the run goes on: see docs/runs.md for what is in it."""
+
+import datetime
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedplus._check import SettingError
+from fedplus._write import write_atomically, write_folder_atomically
+from fedplus.data.federation import Federation
+from fedplus.data.split import Host
+from fedplus.experiments.environment import environment
+from fedplus.experiments.folder import (
+    ENV,
+    FORMAT,
+    GLOBAL,
+    MODELS,
+    PARTIES,
+    ROUNDS,
+    SPEC,
+    STATUS,
+    file_name,
+    parsed,
+)  # fmt: skip
+from fedplus.experiments.spec import Spec, to_toml
+from fedplus.models.ravel import named
+from fedplus.models.task import Task
+from fedplus.simulation import Run
+from fedplus.simulation.evaluate import summary
+from fedplus.simulation.record import Evaluated
+
+
+class Writer:
+    """Keeps one run's folder up to date."""
+
+    def __init__(
+        self, folder: Path, spec: Spec, federation: Federation, task: Task,
+        references: Mapping[str, Host | None], path: tuple[float, ...],
+    ) -> None:  # fmt: skip
+        self.folder = folder
+        self._federation, self._task, self._path = federation, task, path
+        self._begun = time.monotonic()
+        self._round = 0
+        (method,), (seed,) = spec.methods, spec.seeds
+        self._status: dict[str, Any] = {
+            "format": FORMAT, "state": "running", "label": method.label, "method": method.name,
+            "data": federation.name, "model": spec.model.name, "seed": seed,
+            "parties": federation.parties, "round": 0, "rounds": spec.train.rounds,
+            "score_name": task.score_name, "better": task.better,
+            "mean": None, "worst": None, "global_mean": None,
+            "started": _now(), "updated": _now(), "seconds": 0.0,
+            "pid": os.getpid(), "host": platform.node(), "message": "",
+        }  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / SPEC, to_toml(spec).encode())
+        _write_json(folder / ENV, environment())
+        _write_json(folder / PARTIES, _parties(federation, references))
+        self._begin_rounds()
+        self.tell("running")
+
+    def _begin_rounds(self) -> None:
+        """Keep the whole lines that are there; a run that goes on writes only what is new."""
+        path = self.folder / ROUNDS
+        lines, size = _whole(path)
+        if lines:
+            os.truncate(path, size)
+            self._round = int(lines[-1]["round"])
+            return
+        write_atomically(path, b"")
+
+    def observe(self, evaluated: Evaluated) -> None:
+        """Another line, and how far the run is."""
+        line = line_of(evaluated, self._federation.test.size, self._task.better, self._path)
+        if evaluated.round > self._round:
+            with (self.folder / ROUNDS).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line, separators=(",", ":")) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            self._round = evaluated.round
+        self._status |= {
+            "round": evaluated.round, "mean": line["personal"]["mean"],
+            "worst": line["personal"]["worst"], "global_mean": line["global"]["mean"],
+        }  # fmt: skip
+        self.tell("running")
+
+    def tell(self, state: str, message: str = "") -> None:
+        """Replace ``status.json``."""
+        self._status |= {
+            "state": state, "message": message, "updated": _now(),
+            "seconds": round(time.monotonic() - self._begun, 3),
+        }  # fmt: skip
+        _write_json(self.folder / STATUS, self._status)
+
+    def models(self, run: Run) -> None:
+        """Each party's model and the global one, as safetensors by parameter name."""
+        from safetensors.numpy import save
+
+        shapes = {name: leaf.shape for name, leaf in named(run.parameters()).items()}
+        parties = zip(self._federation.names, run.models, strict=True)
+        write_folder_atomically(
+            self.folder / MODELS,
+            ((file_name(name), save(_tensors(w, shapes), {"party": name})) for name, w in parties),
+        )
+        write_atomically(self.folder / GLOBAL, save(_tensors(run.w_global, shapes)))
+
+
+def line_of(
+    evaluated: Evaluated, size: Host, better: str, path: tuple[float, ...] = ()
+) -> dict[str, Any]:
+    """One line of ``rounds.jsonl``."""
+    found, figures = evaluated.evaluation, evaluated.figures
+    line: dict[str, Any] = {"round": evaluated.round}
+    for which in ("personal", "global"):
+        score = found[f"{which}_score"]
+        worst = score.min() if better == "higher" else score.max()
+        told = {**summary(score, size, better)._asdict(), "worst": worst}
+        line[which] = {name: _number(value) for name, value in told.items()}
+    for name in ("personal_score", "personal_loss", "global_score", "global_loss", "v_norm"):
+        line[name] = numbers(found[name])
+    if "objective" in found:
+        line["objective"] = _number(found["objective"])
+    if path:
+        line["path"] = {"lambda": list(path), "score": [numbers(s) for s in found["path_score"]]}
+    rounds = len(figures["dropped"])
+    line["figures"] = {
+        "round": list(range(evaluated.round - rounds + 1, evaluated.round + 1)),
+        "change_mean": numbers(figures["change_mean"].mean(axis=1)),
+        "change_std": numbers(figures["change_std"].mean(axis=1)),
+        "change_most": numbers(figures["change_std"].max(axis=1)),
+        "iterations": figures["iterations"].astype(int).tolist(),
+        "residual": numbers(figures["residual"]),
+        "converged": figures["converged"].astype(bool).tolist(),
+        "dropped": figures["dropped"].astype(int).tolist(),
+        "cohort": [int(figures["cohort"].shape[1])] * rounds,
+    }
+    return line
+
+
+def numbers(values: Any) -> list[float | None]:
+    """As JSON has them: no more digits than float32 has, null for NaN and Inf."""
+    return [_number(value) for value in np.asarray(values).ravel().tolist()]
+
+
+def _number(value: Any) -> float | None:
+    return float(f"{value:.8g}") if np.isfinite(value) else None
+
+
+def _tensors(w: Host, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Host]:
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
+    parts = np.split(w, ends[:-1])
+    return {
+        name: np.ascontiguousarray(part.reshape(shape))
+        for (name, shape), part in zip(shapes.items(), parts, strict=True)
+    }
+
+
+def _parties(federation: Federation, references: Mapping[str, Host | None]) -> dict[str, Any]:
+    scores = {name: None if of is None else numbers(of) for name, of in references.items()}
+    return {
+        "names": list(federation.names),
+        "train": federation.train.size.tolist(),
+        "test": federation.test.size.tolist(),
+        "outliers": list(federation.info.outliers),
+        **scores,
+        "stand_in_for": federation.info.stand_in_for,
+    }
+
+
+def _whole(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The lines of an earlier part of the run; none if they are damaged: all are written again."""
+    try:
+        return parsed(path.read_bytes(), path)
+    except (FileNotFoundError, SettingError):
+        return [], 0
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False).encode())
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

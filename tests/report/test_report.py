@@ -1,0 +1,237 @@
+"""What the report says, against numbers computed from the files in another way."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from samples import Sample, study
+
+from fedplus._check import SettingError
+from fedplus.experiments.folder import PARTIES, ROUNDS, RunFolder
+from fedplus.report import thin
+from fedplus.report.content import content
+from fedplus.report.html import page, write_report
+from fedplus.report.words import rounded
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+def section(told, name):
+    return next(s for s in told["sections"] if s["id"] == name)
+
+
+def rows_of(run):
+    return [json.loads(line) for line in (run.path / ROUNDS).read_text().splitlines()]
+
+
+def test_seeds_of_a_label_are_one_line_with_a_band(tmp_path):
+    runs = study(tmp_path, methods=("fedavg", "fedgeomed+"), seeds=3)
+    first = section(content(runs), "learning")["options"][0]["charts"][0]["lines"]
+    assert [line["label"] for line in first] == ["FedAvg", "FedGeoMed+"]
+    for line, of_label in zip(first, (runs[:3], runs[3:]), strict=True):
+        scores = np.array(
+            [[np.mean(r["personal_score"]) for r in rows_of(run)] for run in of_label]
+        )
+        np.testing.assert_allclose(line["y"], 100 * scores.mean(0), rtol=6e-4)
+        np.testing.assert_allclose(line["spread"], 100 * scores.std(0, ddof=1), rtol=6e-4)
+
+
+def test_the_table_has_mean_and_deviation_over_seeds(tmp_path):
+    runs = study(tmp_path, methods=("fedavg", "fedavg+"), seeds=4, outliers=2)
+    table = content(runs)["summary"]
+    last = np.array([rows_of(run)[-1]["personal_score"] for run in runs[4:]])
+    for cell, values in zip(
+        table["rows"][1][1:5],
+        (last.mean(1), last.min(1), last[:, 2:].mean(1), last[:, :2].mean(1)),
+        strict=True,
+    ):
+        assert cell == f"{100 * values.mean():.1f} ± {100 * values.std(ddof=1):.1f} %"
+    assert table["head"] == ["", "mean", "worst party", "the others", "outliers", "seeds"]
+    assert table["best"] == [1]
+    assert [row[0] for row in table["rows"][2:]] == [
+        "local only",
+        "majority class",
+    ]
+
+
+def test_no_reference_row_beside_a_run_of_the_method_local(tmp_path):
+    table = content(study(tmp_path, methods=("local", "fedavg+"), seeds=1, outliers=0))["summary"]
+    assert [row[0] for row in table["rows"]] == [
+        "Local",
+        "FedAvg+",
+        "majority class",
+    ]
+    assert table["head"] == ["", "mean", "worst party", "seeds"]
+
+
+def with_scores(run, personal, local):
+    """The same run with these scores at its last line."""
+    lines = rows_of(run)
+    lines[-1]["personal_score"] = personal
+    (run.path / ROUNDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    parties = json.loads((run.path / PARTIES).read_text())
+    (run.path / PARTIES).write_text(json.dumps({**parties, "local": local}))
+    return run
+
+
+def test_who_gains_and_who_loses(tmp_path):
+    run = Sample(parties=4, names=("a", "b", "c", "d")).write(tmp_path / "run")
+    with_scores(run, [0.9, 0.5, 0.7, 0.8], [0.8, 0.75, 0.7, 0.5])
+    option = section(content([run]), "gains")["options"][0]
+    assert "2 of 4 parties gain over training alone and 1 loses" in option["finding"]
+    assert "biggest winner is party d (+30.0 points)" in option["finding"]
+    assert "biggest loser is party b (−25.0 points)" in option["finding"]
+    assert option["charts"][0]["names"] == ["b", "c", "a", "d"]
+    assert option["charts"][0]["gains"] == [-25, 0, 10, 30]
+
+
+def test_a_lower_error_is_a_gain(tmp_path):
+    run = Sample(parties=2, score_name="rmse", better="lower").write(tmp_path / "run")
+    with_scores(run, [0.5, 0.9], [0.8, 0.7])
+    told = content([run])
+    option = section(told, "gains")["options"][0]
+    assert "1 of 2 parties gains over training alone and 1 loses" in option["finding"]
+    assert "biggest winner is party 0 (−0.3 rmse)" in option["finding"]
+    assert told["summary"]["rows"][0][2] == "0.9"
+
+
+def test_without_local_scores_gains_are_over_the_global_model(tmp_path):
+    told = content([Sample(local=False).write(tmp_path / "run")])
+    assert "gain over the global model" in section(told, "gains")["options"][0]["finding"]
+
+
+def test_theorem_1_in_words(tmp_path):
+    run = Sample(objective=True).write(tmp_path / "steady")
+    assert (
+        "never rises under FedGeoMed+"
+        in section(content([run]), "certificate")["options"][0]["finding"]
+    )
+    lines = rows_of(run)
+    lines[4]["objective"] = 1.1 * lines[3]["objective"]
+    (run.path / ROUNDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    finding = section(content([run]), "certificate")["options"][0]["finding"]
+    assert finding == "Under FedGeoMed+ it rises, at most by 10 % at round 50."
+
+
+def test_sections_only_where_there_is_data(tmp_path):
+    ids = [s["id"] for s in content(study(tmp_path / "a", seeds=1))["sections"]]
+    assert ids == ["learning", "heat", "gains", "change", "norms", "aggregator"]
+    full = study(tmp_path / "b", seeds=1, path=True, objective=True)
+    assert {s["id"] for s in content(full)["sections"]} == {*ids, "path", "certificate"}
+
+
+def test_runs_in_every_state_in_one_report(tmp_path):
+    runs = [
+        Sample(method="fedavg").write(tmp_path / "done"),
+        Sample(method="fedavg", seed=1).write(tmp_path / "half", upto=50, state="stopped"),
+        Sample(method="fedavg+", parties=7, rounds=60, every=20).write(tmp_path / "other"),
+        Sample(method="rfa", data="school").write(tmp_path / "begun", upto=0, state="running"),
+    ]
+    (tmp_path / "begun" / PARTIES).unlink()
+    told = content(runs)
+    assert (
+        "No run on school has been evaluated yet. 1 of 4 runs is still going on." in told["verdict"]
+    )
+    curve = section(told, "learning")["options"][0]["charts"][0]["lines"][0]
+    assert curve["x"] == list(range(10, 101, 10))
+    assert curve["spread"][:5] != [None] * 5
+    assert curve["spread"][5:] == [None] * 5
+    assert told["summary"]["rows"][1][1:3] == ["–", "–"]
+    page(runs)
+
+
+def test_a_report_of_nothing_evaluated(tmp_path):
+    told = content([Sample().write(tmp_path / "run", upto=0, state="running")])
+    assert told["sections"] == []
+
+
+def test_what_diverged_is_left_out_of_means(tmp_path):
+    run = Sample(parties=3).write(tmp_path / "run")
+    with_scores(run, [None, 0.5, 0.7], None)
+    lines = rows_of(run)
+    for line in lines:
+        line |= {"v_norm": [None] * 3, "global_score": [None] * 3}
+        line["personal"]["mean"] = None
+    (run.path / ROUNDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = content([run])
+    assert told["summary"]["rows"][0][1:3] == ["60.0 %", "50.0 %"]
+    json.dumps(told, allow_nan=False)
+
+
+def test_scores_do_not_mix(tmp_path):
+    runs = [Sample().write(tmp_path / "a"), Sample(score_name="rmse").write(tmp_path / "b")]
+    with pytest.raises(SettingError, match=r"must have one score, got accuracy, rmse\. Make"):
+        content(runs)
+
+
+def test_parties_of_other_seeds_are_not_averaged_when_they_differ(tmp_path):
+    runs = [
+        Sample(names=tuple("abcdefghij"), seed=0).write(tmp_path / "0"),
+        Sample(names=tuple("klmnopqrst"), seed=1).write(tmp_path / "1"),
+    ]
+    heat = section(content(runs), "heat")
+    assert "those of a label's first seed" in heat["note"]
+    last = rows_of(runs[0])[-1]["personal_score"]
+    shown = dict(
+        zip(heat["options"][0]["charts"][0]["y"], heat["options"][0]["charts"][0]["z"], strict=True)
+    )
+    assert [shown[name][-1] for name in "abcdefghij"] == rounded(100 * np.array(last))
+
+
+def test_names_cannot_leave_their_place(tmp_path):
+    run = Sample(parties=3, names=(HOSTILE, "b", "c"), label=HOSTILE).write(tmp_path / "run")
+    html = page([run], title=HOSTILE, command=HOSTILE)
+    assert HOSTILE not in html
+    assert "<img" not in html.split("<script")[1]
+    payload = re.search(r'<script type="application/json" id="content">(.*?)</script>', html, re.S)
+    assert json.loads(payload[1])["command"] == HOSTILE
+
+
+def test_a_stand_in_says_so(tmp_path):
+    run = Sample(stand_in_for="femnist", data="femnist-standin").write(tmp_path / "run")
+    assert "femnist-standin is a stand-in for femnist" in content([run])["stand_in"]
+
+
+def test_a_large_federation_fits_into_6_mb(tmp_path):
+    methods = ("fedavg", "fedprox", "fedavg+", "fedcomed+", "fedgeomed+")
+    runs = study(tmp_path, methods, seeds=1, parties=1000, every=4, path=True, objective=True)
+    path = write_report(runs, tmp_path / "report.html")
+    assert path.stat().st_size < 6e6
+    heat = section(content(runs), "heat")["options"][0]
+    assert len(heat["charts"][0]["y"]) == 200
+    assert "Shown are 200 of 1,000 parties" in heat["finding"]
+
+
+def test_many_labels_and_rounds_fit_too(tmp_path):
+    runs = [
+        Sample(label=f"σ = {i}", rounds=2000, every=20, parties=100).write(tmp_path / str(i))
+        for i in range(12)
+    ]
+    assert len(page(runs).encode()) < 6e6
+
+
+def test_thinning_keeps_spikes_and_ends():
+    y = np.zeros(10_000)
+    y[4321] = 1.0
+    assert 4321 in thin.with_peaks(y, 100)
+    assert list(thin.evenly(1000, 3)) == [0, 500, 999]
+    assert list(thin.ends(10, 4)) == [0, 1, 8, 9]
+
+
+def test_damage_is_one_line(tmp_path):
+    run = Sample().write(tmp_path / "run")
+    (run.path / ROUNDS).write_text("{\n")
+    with pytest.raises(SettingError, match="is damaged"):
+        content([RunFolder(run.path)])
+
+
+def test_errors_far_apart_get_a_logarithmic_axis(tmp_path):
+    run = Sample(parties=2, score_name="mse", better="lower").write(tmp_path / "run")
+    dots, boxes = section(content([run]), "gains")["options"][0]["charts"]
+    assert not dots["log"]
+    with_scores(run, [0.5, 900.0], [0.8, 0.7])
+    dots, boxes = section(content([run]), "gains")["options"][0]["charts"]
+    assert dots["log"]
+    assert boxes["log"]
+    assert section(content([run]), "heat")["options"][0]["charts"][0]["log"]
