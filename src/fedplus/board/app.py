@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import importlib
 import importlib.metadata
 import json
 import os
@@ -81,7 +80,9 @@ def _web(request: Request) -> Response:
 
 @functools.cache
 def _plotly() -> bytes:
-    text: str = importlib.import_module("plotly.offline").get_plotlyjs()
+    from plotly.offline import get_plotlyjs
+
+    text: str = get_plotlyjs()
     return text.encode()
 
 

@@ -1,7 +1,7 @@
 """A line of the list: what the page shows of one ``status.json``."""
 
 import os
-import socket
+import platform
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,7 +56,7 @@ def read_row(run: str, path: Path) -> tuple[Row, int | None]:
     given |= {key: status[key] for key in TEXT if isinstance(status.get(key), str)}
     row = Row(run, **({"label": run.rpartition("/")[2]} | given))
     pid = number(status.get("pid"))
-    here = row.state == "running" and status.get("host") == socket.gethostname()
+    here = row.state == "running" and status.get("host") == platform.node()
     return row, int(pid) if here and pid is not None and pid > 0 else None
 
 

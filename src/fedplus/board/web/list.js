@@ -62,7 +62,8 @@ function show(found) {
   write(byId("folder"), found.folder);
   markSorted(byId("heads"), state.sort, state.falling);
   const last = found.from + found.runs.length;
-  const range = found.matching ? `${found.from + 1}–${last} of ${found.matching}` : "none";
+  const shown = found.runs.length === 1 ? last : `${found.from + 1}–${last}`;
+  const range = found.matching ? `${shown} of ${found.matching}` : "none";
   write(byId("count"), found.matching < found.total ? `${range} (${found.total} in all)` : range);
   if (!askAgain) state.page = found.page;
   byId("previous").parentNode.hidden = found.pages === 1;

@@ -38,13 +38,13 @@ export function show(facts) {
   plot("party-score", scores, title, 260, true, `Personal, global and local score ${words}`);
   const colour = Charts.css("--accent");
   plot("party-loss", [line(LOSS, "loss", colour)], "loss", 190, false, `Loss ${words}`);
-  plot("party-norm", [line(NORM, "‖v‖", colour)], "‖v‖", 190, false, `Norm of the personal part ${words}`);
+  plot("party-norm", [line(NORM, "‖v‖", colour)], "‖v‖", 190, false, `Norm of the personal part ${words}`, "nonnegative");
 }
 
-function plot(id, traces, title, height, showlegend, label) {
+function plot(id, traces, title, height, showlegend, label, rangemode = "normal") {
   const layout = {
     height, showlegend, uirevision: `${state.open} ${state.party}`,
-    xaxis: { title: { text: "round" } }, yaxis: { title: { text: title } }, legend: { orientation: "h", y: 1.15 },
+    xaxis: { title: { text: "round" } }, yaxis: { title: { text: title }, rangemode }, legend: { orientation: "h", y: 1.15 },
   };
   draw(byId(id), traces, layout, label);
 }
