@@ -38,3 +38,12 @@ def real_data():
     """For tests on published files, which are not part of the project."""
     if not os.environ.get("FEDPLUS_DATA"):
         pytest.skip("FEDPLUS_DATA names no folder with the published files")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One Chromium for all tests of pages: Playwright starts but once in a process."""
+    from report.browser import launched
+
+    with launched() as chromium:
+        yield chromium

@@ -1,0 +1,6 @@
+"""The board: a small local web page over a folder of runs, live while they go on."""
+
+from fedplus.board.app import app
+from fedplus.board.serve import serve
+
+__all__ = ["app", "serve"]

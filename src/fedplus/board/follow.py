@@ -1,0 +1,72 @@
+"""New lines of a ``rounds.jsonl`` that grows, from where one left off."""
+
+import os
+import re
+import zlib
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from fedplus.experiments.folder import parsed
+
+CHUNK = 1 << 20
+TAIL = 64
+
+
+class Position(NamedTuple):
+    """How many bytes were read, and a checksum of the last of them.
+
+    A run repeats bit by bit, so a file that was cut and grew again may well hold what it held: then
+    one goes on. Where the checksum differs one starts anew.
+    """
+
+    offset: int = 0
+    check: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.offset}-{self.check:08x}"
+
+
+START = Position()
+
+
+def position(text: str) -> Position:
+    """A position that was written out; the start if it is none."""
+    found = re.fullmatch(r"([0-9]{1,15})-([0-9a-f]{8})", text)
+    return Position(int(found[1]), int(found[2], 16)) if found else START
+
+
+class News(NamedTuple):
+    """What was added."""
+
+    lines: list[dict[str, Any]]
+    position: Position
+    anew: bool  # From the file's first line.
+    more: bool  # There are more whole lines already.
+
+
+NOTHING = News([], START, anew=True, more=False)
+
+
+def read_on(path: Path, after: Position) -> News:
+    """Whole lines after a position, a chunk of them at most."""
+    try:
+        file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb")
+    except OSError:
+        return NOTHING
+    with file:
+        begin = after if _tail(file, after.offset) == after.check else START
+        file.seek(begin.offset)
+        content = file.read(CHUNK)
+        while b"\n" not in content and (rest := file.read(len(content))):
+            content += rest
+        more = file.read(1) != b""
+        lines, size = parsed(content, path)
+        end = begin.offset + size
+        return News(lines, Position(end, _tail(file, end)), begin == START, more and size > 0)
+
+
+def _tail(file: BinaryIO, offset: int) -> int:
+    start = max(0, offset - TAIL)
+    file.seek(start)
+    kept = file.read(offset - start)
+    return zlib.crc32(kept) if len(kept) == offset - start else -1

@@ -1,0 +1,56 @@
+"""What the page gets of a line of ``rounds.jsonl``: little, since a line grows with the parties."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedplus._check import SettingError
+from fedplus.board.row import number
+
+LISTS = ("personal_score", "global_score", "personal_loss", "v_norm")
+Numbers = list[float | None]
+
+
+def curve(line: Any) -> Numbers:
+    """The round; mean, worst and global score; mean loss."""
+    if not isinstance(line, Mapping) or number(line.get("round")) is None:
+        raise SettingError("rounds.jsonl is damaged: a line without a round.")
+    personal, shared = line.get("personal"), line.get("global")
+    losses = [
+        found for value in _list(line, "personal_loss") if (found := number(value)) is not None
+    ]
+    return [
+        line["round"],
+        _inside(personal, "mean"),
+        _inside(personal, "worst"),
+        _inside(shared, "mean"),
+        sum(losses) / len(losses) if losses else None,
+    ]
+
+
+def parties(line: Mapping[str, Any]) -> dict[str, Numbers]:
+    """Each party's numbers."""
+    return {name: [number(value) for value in _list(line, name)] for name in LISTS}
+
+
+def party(line: Mapping[str, Any], index: int) -> Numbers:
+    """One party: the round; personal and global score, loss, ‖v_k‖."""
+    lists = (_list(line, name) for name in LISTS)
+    return [line["round"], *(number(a[index]) if index < len(a) else None for a in lists)]
+
+
+def finite(value: Any) -> Any:
+    """A JSON value without the NaN and Inf that no browser reads."""
+    if isinstance(value, dict):
+        return {str(key): finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [finite(inner) for inner in value]
+    return number(value) if isinstance(value, float) else value
+
+
+def _list(line: Mapping[str, Any], name: str) -> list[Any]:
+    found = line.get(name)
+    return found if isinstance(found, list) else []
+
+
+def _inside(scores: Any, name: str) -> float | None:
+    return number(scores.get(name)) if isinstance(scores, Mapping) else None
