@@ -1,6 +1,6 @@
 """The picture of the report that the README opens with.
 
-    make demo && .venv/bin/python docs/report_picture.py
+make demo && .venv/bin/python docs/report_picture.py
 """
 
 from pathlib import Path
