@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from boards import served
+from command import COMMAND, environment
 
 from fedplus._write import write_atomically
+from fedplus.experiments.folder import RunFolder
 from report.browser import SCHEMES, SIZES, opened, scrolls_sideways, unlabelled
 from report.samples import Sample, study
 
@@ -61,9 +63,9 @@ def page(browser, board, size):
         assert (troubles.errors, troubles.elsewhere) == ([], [])
 
 
-def wait(page, condition, arg=None):
+def wait(page, condition, arg=None, seconds=10):
     """Ask until it is so: Playwright's own wait needs eval, which the page's policy forbids."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + seconds
     while not page.evaluate(condition, arg):
         assert time.monotonic() < deadline, condition
         page.wait_for_timeout(50)
@@ -81,13 +83,14 @@ def name(page, run):
     return page.locator(f'tr[data-run="{run}"] button')
 
 
-def traces(page, element, count, points=1):
+def traces(page, element, count, points=1, seconds=10):
     """What is drawn, once it is."""
     wait(
         page,
         "([id, n, k]) => { const d = document.getElementById(id).data;"
         " return d && d.length === n && d.every(t => t.x.length >= k); }",
         arg=[element, count, points],
+        seconds=seconds,
     )
     return page.evaluate(TRACES, element)
 
@@ -245,6 +248,36 @@ def test_live_while_another_process_writes(page, folder, size, request):
     assert page.locator(f"{row} td").nth(5).inner_text() == "60 / 60"
     assert page.locator("#run-state").inner_text() == "finished"
     assert focused.evaluate("button => button === document.activeElement")
+
+
+def test_live_while_a_real_run_goes_on(browser, tmp_path):
+    """fedplus run in another process: its curve grows, and ends as the file says."""
+    command = [
+        "run", "digits-robust", "-m", "fedgeomed+", "--no-local", "--rounds", "6000",
+        "--set", "evaluate_every=100", "--out", str(tmp_path / "runs" / "real"),
+    ]  # fmt: skip
+    (tmp_path / "runs").mkdir()
+    with (
+        served(tmp_path / "runs") as board,
+        opened(browser, board.address) as (page, troubles),
+        subprocess.Popen([*COMMAND, *command], env=environment(), stdout=subprocess.PIPE) as run,
+    ):
+        page.wait_for_selector('tr[data-run="real"]', timeout=90_000)
+        box(page, "real").check()
+        name(page, "real").click()
+        seen = len(traces(page, "curves", 1, points=1, seconds=60)[0]["x"])
+        grown = traces(page, "curves", 1, points=seen + 3, seconds=60)[0]
+        going_on = page.locator("#run-state").inner_text()
+        page.wait_for_selector('tr[data-run="real"] .state[data-state="finished"]', timeout=120_000)
+        last = traces(page, "curves", 1, points=60)[0]
+        assert run.wait(60) == 0
+        assert (troubles.errors, troubles.elsewhere) == ([], [])
+    lines = RunFolder(tmp_path / "runs" / "real").lines
+    assert going_on == "running"
+    assert last["x"] == [line["round"] for line in lines]
+    shown = [100 * line["personal"]["mean"] for line in lines]
+    assert last["y"] == pytest.approx(shown)
+    assert grown["y"] == pytest.approx(shown[: len(grown["y"])])
 
 
 def test_the_report_opens_and_cannot_ask_the_board(page, browser, board):

@@ -198,3 +198,12 @@ def test_plotly_is_kept_and_the_rest_is_not(board):
     assert "immutable" in board.get(address).headers["cache-control"]
     assert board.get("/api/runs").headers["cache-control"] == "no-store"
     assert board.get("/web/colours.js").text.startswith("const COLOURS = {")
+
+
+def test_a_report_older_than_the_run_is_made_anew(tmp_path):
+    """As of a run that was resumed."""
+    run = Sample().write(tmp_path / "run").path
+    (run / "report.html").write_text("<p>of yesterday")
+    os.utime(run / "report.html", (1, 1))
+    with served(tmp_path) as board:
+        assert "of yesterday" not in board.get("/report/run").text

@@ -131,7 +131,8 @@ def _events(request: Request) -> Response:
 
 def _report(request: Request) -> Response:
     path = located(request.app.state.index.folder, request.path_params["run"] or ITSELF)
-    if stamp(path / REPORT):
+    written, grown = stamp(path / REPORT), stamp(path / ROUNDS)
+    if written and (grown is None or written.changed >= grown.changed):
         page = (path / REPORT).read_bytes()
     else:
         names = (SPEC, ENV, PARTIES, ROUNDS)
