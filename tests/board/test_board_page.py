@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from boards import served
-from command import COMMAND, environment
 
+from command import COMMAND, environment
 from fedplus._write import write_atomically
 from fedplus.experiments.folder import RunFolder
 from report.browser import SCHEMES, SIZES, opened, scrolls_sideways, unlabelled
