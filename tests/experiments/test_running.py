@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -12,10 +13,10 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedplus as fp
-from command import COMMAND, environment, fedplus
+from command import COMMAND, environment, fedplus, refused
 from fedplus.experiments.asked import asked
 from fedplus.experiments.folder import RunFolder, file_name, run_folders
-from fedplus.experiments.running import run_all
+from fedplus.experiments.running import folders_of, run_all
 
 SMALL = {"parties": 4, "outliers": 0.25, "rounds": 6, "steps": 2, "evaluate_every": 2}
 SAME = ("spec.toml", "parties.json", "rounds.jsonl", "global.safetensors")
@@ -193,3 +194,95 @@ def test_party_names_become_file_names(tmp_path):
         (tmp_path / name).write_text("x")
     assert len(list(tmp_path.iterdir())) == len(names)
     assert all(len(os.fsencode(name)) < 255 for name in made)
+
+
+def test_a_run_that_goes_on_elsewhere_is_refused(tmp_path):
+    folder = tmp_path / "run"
+    process = subprocess.Popen(
+        [*COMMAND, "run", "digits-robust", "-m", "fedavg", "--no-local", "--rounds", "1000000",
+         "--set", "parties=4", "--set", "evaluate_every=50", "--out", str(folder)],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    with process:
+        _wait_for(folder / "rounds.jsonl", process)
+        assert "still going on" in refused("run", "--resume", folder)
+        process.send_signal(signal.SIGKILL)
+    assert RunFolder(folder).lines
+
+
+def test_without_a_checkpoint_it_begins_anew_with_what_the_specification_says(tmp_path):
+    """Killed before the first checkpoint; then its specification was changed."""
+    (run,) = ran(tmp_path / "run")
+    shutil.rmtree(run.path / "checkpoint")
+    status = json.loads((run.path / "status.json").read_text())
+    (run.path / "status.json").write_text(json.dumps(status | {"state": "running"}))
+    spec = (run.path / "spec.toml").read_text()
+    assert "rounds = 6" in spec
+    (run.path / "spec.toml").write_text(spec.replace("rounds = 6", "rounds = 4"))
+    fedplus("run", "--resume", run.path)
+    (fresh,) = ran(tmp_path / "fresh", rounds=4)
+    assert content(run.path) == content(fresh.path)
+
+
+def test_resuming_with_other_recordings_is_refused_in_one_line(tmp_path):
+    (run,) = ran(tmp_path / "run", checkpoint_every=2)
+    status = json.loads((run.path / "status.json").read_text())
+    (run.path / "status.json").write_text(json.dumps(status | {"state": "stopped"}))
+    spec = (run.path / "spec.toml").read_text()
+    assert "path = []" in spec
+    (run.path / "spec.toml").write_text(spec.replace("path = []", "path = [0.5]"))
+    assert "its path is [], this run's is [0.5]" in refused("run", "--resume", run.path)
+
+
+def test_a_specification_with_a_key_less_is_filled_in_again(tmp_path):
+    (run,) = ran(tmp_path / "run")
+    spec = (run.path / "spec.toml").read_text()
+    (run.path / "spec.toml").write_text(spec.replace("batch_size = 20\n", ""))
+    fedplus("run", "--resume", run.path)
+
+
+def test_seeds_of_a_runs_own_specification_draw_the_data_anew(tmp_path):
+    (run,) = ran(tmp_path / "run", seeds=(0,))
+    spec, _ = asked(str(run.path / "spec.toml"), seeds=(0, 1))
+    assert spec.one(0, 1).data.seed == 1
+
+
+def test_local_training_that_diverges_is_said_and_nothing_stops(tmp_path):
+    spec, source = asked(
+        "synthetic-regression", ["fedavg"],
+        {"features": 5, "rounds": 20, "reference.eta": 1e9},
+    )  # fmt: skip
+    with pytest.warns(UserWarning, match="Each party alone diverges with eta = 1e\\+09"):
+        (run,) = run_all(spec, tmp_path / "run", source)
+    assert run.parties["local"] is None
+    assert run.status["state"] == "finished"
+
+
+def test_a_local_run_without_finite_scores_is_no_reference(tmp_path):
+    out, _ = fedplus(
+        "compare", "synthetic-regression", "--methods", "fedavg", "--set", "eta=0.01", "--set",
+        "evaluate_every=1", "--rounds", "30", "--seeds", "1", "--out", tmp_path / "r", status=1,
+    )  # fmt: skip
+    assert "failed 1 of 1" in out
+
+
+def test_one_local_training_serves_all_methods_of_a_seed(tmp_path, monkeypatch):
+    from fedplus.experiments import running
+
+    trained = []
+    alone = running._alone
+    monkeypatch.setattr(running, "_alone", lambda *a: trained.append(1) or alone(*a))
+    first, second = ran(tmp_path / "study", ("fedavg", "fedprox"), (0,))
+    assert len(trained) == 1
+    assert first.parties == second.parties
+
+
+def test_labels_that_differ_have_folders_that_differ(tmp_path):
+    path = tmp_path / "e.toml"
+    path.write_text(
+        "[data]\nname = 'digits-robust'\n[[methods]]\nname = 'fedavg'\nlabel = 'a δ?'\n"
+        "[[methods]]\nname = 'fedavg'\nlabel = 'a δ!'\n"
+    )
+    spec, _ = asked(str(path))
+    names = [p.name for p in folders_of(spec, tmp_path).values()]
+    assert names == ["a-δ-0", "a-δ-1-0"]

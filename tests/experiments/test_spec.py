@@ -47,10 +47,10 @@ BAD = {
     "true is no number": ("rounds = 2", "rounds = true", 8, "train.rounds must be", "True"),
     "unknown data": ('"digits-robust"', '"digit-robust"', 3, "data set must be", "digits-robust?"),
     "unknown method": ('"fedavg+"', '"fedavg++"', 15, "method must be", "Did you mean fedavg+?"),
-    "unknown setting": ("sigma = 0.5", "sigmal = 0.5", 15, "setting of fedavg+ must be", "sigmal"),
+    "unknown setting": ("sigma = 0.5", "sigmal = 0.5", 17, "setting of fedavg+ must be", "sigmal"),
     "a setting out of range": ("eta = 0.1", "eta = -1.0", 13, "LocalSolve.eta must be", "> 0"),
     "a setting that is a text": ("eta = 0.1", 'eta = "high"', 13, "LocalSolve.eta must be", "high"),
-    "unknown setting of the data": ("parties = 4", "partys = 4", 3, "digits-robust must", "partys"),
+    "unknown setting of the data": ("parties = 4", "partys = 4", 5, "digits-robust must", "partys"),
     "cohort beyond parties": ("steps = 1", "steps = 1\ncohort = 9", 10, "must be from 1 to 4", "9"),
     "steps and epochs": ("steps = 1", "steps = 1\nepochs = 1.0", 9, "must be one of them", "1"),
     "unknown attack": (
@@ -63,6 +63,9 @@ BAD = {
     ),
     "no methods": ('[[methods]]\nname = "fedavg"\neta = 0.1', "methods = 3", None, "", ""),
     "not TOML": ("[train]", "[train", None, "is not TOML", "line 7"),
+    "two seeds alike": ("[0, 1]", "[0, 0]", 1, "seeds must be different", "[0, 0]"),
+    "a label of two lines": ("eta = 0.1", 'label = "a\\nb"', 13, "label must be one line", "a"),
+    "data that is no table": ("[data]", "[date]", None, "data is missing", "E.g."),
     "a seed below 0": ("[0, 1]", "[-1]", 1, "seeds.0 must be", "-1"),
     "two of one label": (
         'name = "fedavg+"\nsigma = 0.5', 'name = "fedavg"', None, "must have different labels", ""

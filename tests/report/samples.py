@@ -154,8 +154,9 @@ class Sample:
 
     def _spec(self):
         return (
-            f'data = "{self.data}"\nmodel = "logistic"\nrounds = {self.rounds}\nseed = {self.seed}\n\n'
-            f'[method]\nname = "{self.method}"\neta = 0.1\nsigma = 0.01\n'
+            f'seeds = [{self.seed}]\n\n[data]\nname = "{self.data}"\nseed = {self.seed}\n\n'
+            f'[model]\nname = "logistic"\n\n[train]\nrounds = {self.rounds}\n\n'
+            f'[[methods]]\nname = "{self.method}"\neta = 0.1\nsigma = 0.01\n'
         )
 
 

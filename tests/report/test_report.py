@@ -258,3 +258,12 @@ def test_errors_far_apart_get_a_logarithmic_axis(tmp_path):
     assert dots["log"]
     assert boxes["log"]
     assert section(content([run]), "heat")["options"][0]["charts"][0]["log"]
+
+
+def test_a_failed_method_is_never_the_best(tmp_path):
+    good = Sample(method="fedavg", label="FedAvg").write(tmp_path / "good")
+    failed = Sample(method="ditto", label="Ditto").write(tmp_path / "bad", state="failed")
+    with_scores(failed, [0.99] * 10, None)
+    told = content([good, failed])
+    assert told["verdict"].startswith("FedAvg has a mean accuracy of")
+    assert content([failed])["verdict"].startswith("No run on digits-robust has succeeded.")

@@ -158,3 +158,32 @@ def test_markdown_and_latex_have_a_cell_for_every_heading(tmp_path):
     assert {len(re.split(r"(?<!\\)&", line)) for line in body} == {6}
     assert any(r"50\% \& $\delta$\_x" in line for line in body)
     assert all(line.isascii() for line in body)
+
+
+def test_a_label_of_two_experiments_is_two_rows(tmp_path):
+    """Other settings are no repetition; the same run given twice counts once."""
+    for name, eta in (("monday", 0.1), ("tuesday", 0.2)):
+        (tmp_path / name).mkdir()
+        for seed in range(2):
+            run = folder(tmp_path / name, "x", seed, [eta + seed / 10] * 4)
+            spec = f"seeds = [{seed}]\n[data]\nseed = {seed}\n[[methods]]\neta = {eta}\n"
+            (run.path / "spec.toml").write_text(spec)
+    runs = [RunFolder(path) for path in sorted(tmp_path.glob("*/x-*"))]
+    made = table_of([*runs, *runs])
+    assert [(r.label, r.seeds) for r in made.rows if r.method] == [
+        ("x (x-0)", (0, 1)), ("x (x-0) 2", (0, 1)),
+    ]  # fmt: skip
+    for name in ("monday", "tuesday"):
+        (tmp_path / name / "spec.toml").write_text("")
+    made = table_of(runs)
+    assert [r.label for r in made.rows if r.method] == ["x (monday)", "x (tuesday)"]
+
+
+def test_labels_are_no_markup(tmp_path):
+    from rich.console import Console
+
+    runs = [folder(tmp_path, label, 0, [0.5] * 4) for label in ("FedAvg [trimmed]", "x [b]")]
+    runs.append(folder(tmp_path, "y []", 0, [0.4] * 4, method="x [/b]"))
+    console = Console(file=io.StringIO(), width=120)
+    console.print(formats.terminal(table_of(runs)))
+    assert "FedAvg [trimmed]" in console.file.getvalue()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import typer
 
+from fedplus._check import SettingError
 from fedplus.cli.complete import complete_data
 from fedplus.cli.settings import JSON, SET, parsed
 from fedplus.cli.studied import OUT, TRACK, Output, carried_out
@@ -34,6 +35,11 @@ def compare(
     fedplus compare digits-robust
     fedplus compare heart-disease --methods fedavg,ditto,fedgeomed+ --seeds 3 --set eta=0.05
     """  # noqa: D301
+    if target.endswith(".toml"):
+        raise SettingError(
+            f"compare must be given a data set or a folder, got {target}. "
+            f"Its methods are compared by: fedplus run {target}."
+        )
     names = [name.strip() for name in methods.split(",") if name.strip()]
     names = list(dict.fromkeys(["local", *names]))
     chosen = parsed(settings)

@@ -45,10 +45,18 @@ def run(
     """  # noqa: D301
     output = Output(as_json)
     if resume is not None:
-        given = target is not None or method is not None or bool(settings) or rounds is not None
-        require(
-            not given, "--resume", "other settings beside it", "given alone, with --track at most"
+        others = (
+            target,
+            method,
+            settings or None,
+            rounds,
+            seed,
+            seeds,
+            out,
+            None if local else local,
         )
+        alone = all(given is None for given in others)
+        require(alone, "--resume", "other settings beside it", "given alone, with --track at most")
         again(resume, track, output)
         return
     if target is None:

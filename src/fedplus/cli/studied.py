@@ -15,10 +15,11 @@ import typer
 
 from fedplus._check import SettingError, require
 from fedplus._write import write_atomically
-from fedplus.experiments.asked import asked
+from fedplus.experiments.asked import asked, from_file
+from fedplus.experiments.defaults import filled
 from fedplus.experiments.folder import REPORT, SPEC, RunFolder
 from fedplus.experiments.running import Told, folders_of, run_all, slug
-from fedplus.experiments.source import Source, read
+from fedplus.experiments.source import Source
 from fedplus.experiments.spec import Spec, checked
 
 OUT = typer.Option(
@@ -37,7 +38,7 @@ class Output(NamedTuple):
 
     as_json: bool
 
-    def __call__(self, folder: Path, runs: Sequence[RunFolder]) -> None:
+    def __call__(self, folder: Path, runs: Sequence[RunFolder], title: str) -> None:
         """The table and where everything is."""
         from fedplus.report import formats
         from fedplus.report.content import verdict
@@ -45,7 +46,7 @@ class Output(NamedTuple):
         from fedplus.report.tables import table_of
 
         table = table_of(runs)
-        report = write_report(runs, folder / REPORT, command=_command())
+        report = write_report(runs, folder / REPORT, title=title or None)
         if len(runs) > 1:
             for suffix, made in (
                 ("csv", formats.comma_separated), ("md", formats.markdown), ("tex", formats.latex)
@@ -97,8 +98,8 @@ def again(folder: Path, track: Sequence[str], output: Output) -> None:
     require(
         (folder / SPEC).is_file(), "--resume", str(folder), f"a run folder, with its {SPEC}",
     )  # fmt: skip
-    content, source = read(folder / SPEC)
-    _run(checked(content, source), source, folder, track, output, resume=True)
+    content, source = from_file(folder / SPEC)
+    _run(filled(checked(content, source)), source, folder, track, output, resume=True)
 
 
 def _run(
@@ -109,8 +110,9 @@ def _run(
         try:
             runs = run_all(spec, folder, source, resume=resume, trackers=track, told=told)
         except KeyboardInterrupt as stop:
-            raise StoppedError(f"Go on with: fedplus run --resume {folder}") from stop
-    output(folder, runs)
+            again = f"Go on with: fedplus run --resume {shlex.quote(str(folder))}"
+            raise StoppedError(again if (folder / SPEC).exists() else "") from stop
+    output(folder, runs, spec.title)
 
 
 @contextmanager
@@ -164,7 +166,3 @@ def _removed_if_empty(folder: Path) -> Iterator[None]:
     finally:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
-
-
-def _command() -> str:
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

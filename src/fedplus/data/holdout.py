@@ -103,7 +103,7 @@ def _large_enough(rows: Mapping[str, Host], least: int, small: str) -> Mapping[s
     require(
         small in ("merge", "drop"), f"party {shown}", f"{len(rows[few[0]])} samples",
         f"of at least {least} samples to set some aside",
-        'Pass small="merge" to join such parties, small="drop" to leave them out, or give their '
+        'Set small="merge" to join such parties, small="drop" to leave them out, or give their '
         "test samples yourself.",
     )  # fmt: skip
     large = {who: mine for who, mine in rows.items() if len(mine) >= least}

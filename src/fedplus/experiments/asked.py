@@ -36,11 +36,7 @@ def asked(
             ", ".join(methods),
             "left out with a TOML file, which has methods",
         )
-        path = Path(target)
-        content, source = read(path)
-        if isinstance(content.get("data"), dict) and isinstance(content["data"].get("folder"), str):
-            # Paths in a file are meant from where the file is.
-            content["data"]["folder"] = str((path.parent / content["data"]["folder"]).resolve())
+        content, source = from_file(Path(target))
     else:
         require(bool(methods), "--method", "none", f"one of: {', '.join(METHODS)}")
         for name in methods:
@@ -49,12 +45,22 @@ def asked(
             {"data": _data(target), "methods": [{"name": m} for m in methods]},
             Source(),
         )
-    if seeds is not None:
-        content["seeds"] = list(seeds)
     checked(content, source)
+    if seeds is not None:
+        if content.get("seeds") == [content["data"].get("seed")]:
+            del content["data"]["seed"]  # A run's own, which is its seed: the others have theirs.
+        content["seeds"] = list(seeds)
     for key, value in (settings or {}).items():
         put(content, key, value)
     return filled(checked(content, source)), source
+
+
+def from_file(path: Path) -> tuple[dict[str, Any], Source]:
+    """The tables of a TOML file; a folder in it is meant from where the file is."""
+    content, source = read(path)
+    if isinstance(content.get("data"), dict) and isinstance(content["data"].get("folder"), str):
+        content["data"]["folder"] = str((path.parent / content["data"]["folder"]).resolve())
+    return content, source
 
 
 def _data(target: str) -> dict[str, Any]:
@@ -103,7 +109,7 @@ def _names(content: Mapping[str, Any], table: str) -> set[str]:
     if table == "data":
         named = content["data"].get("name")
         of_files = {"target", "regress", "missing", *Splitting.__annotations__} - {"seed", "name"}
-        return set(SETS[named].settings) if named in SETS else of_files
+        return {"standardise"} | (set(SETS[named].settings) if named in SETS else of_files)
     if table == "model":
         name = content.get("model", {}).get("name", "auto")
         return (

@@ -83,7 +83,9 @@ def model_of(spec: Model, federation: Federation, source: Source) -> models.Mode
     with source.at("model"):
         make, allowed = MODELS[name]
         for setting in spec.settings:
-            require(setting in allowed, f"{name}'s settings", setting, _listed(allowed))
+            others = [other for other, (_, has) in MODELS.items() if setting in has]
+            hint = f"{setting} is of {' and '.join(others)}: set model.name." if others else ""
+            require(setting in allowed, f"{name}'s settings", setting, _listed(allowed), hint)
         given = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.settings.items()}
         if name == "linear":
             outputs = int(np.prod(y.shape[1:])) if y.ndim > 1 else 1

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,12 +15,14 @@ from fedplus.data.federation import Federation
 from fedplus.data.split import Host
 from fedplus.experiments.build import arguments_of, federation_of, method_of, model_of, natural
 from fedplus.experiments.folder import CHECKPOINT, PARTIES, SPEC, RunFolder, is_run
+from fedplus.experiments.lock import held
 from fedplus.experiments.source import Source
 from fedplus.experiments.spec import Spec, to_toml
-from fedplus.experiments.trackers import Tracker, tracker, tracking
-from fedplus.experiments.written import Writer, line_of
+from fedplus.experiments.trackers import tracker, tracking
+from fedplus.experiments.written import Writer
 from fedplus.models import Model
 from fedplus.simulation import DivergedError, Run, simulate
+from fedplus.simulation.checkpoint import rounds_saved
 from fedplus.simulation.evaluate import constant_answer
 from fedplus.simulation.record import Evaluated
 from fedplus.simulation.setup import set_up
@@ -70,16 +73,18 @@ def folders_of(spec: Spec, folder: Path) -> dict[tuple[int, int], Path]:
     """Where the run of each method (by number) and seed goes."""
     if len(spec.methods) == len(spec.seeds) == 1:
         return {(0, spec.seeds[0]): folder}
+    names: list[str] = []
+    for one in spec.methods:
+        name = slug(str(one.label))
+        names.append(name if name not in names else f"{name}-{len(names)}")
     return {
-        (i, seed): folder / f"{slug(str(one.label))}-{seed}"
-        for seed in spec.seeds
-        for i, one in enumerate(spec.methods)
+        (i, seed): folder / f"{name}-{seed}" for seed in spec.seeds for i, name in enumerate(names)
     }
 
 
 def slug(label: str) -> str:
     """A label as a part of a file's name."""
-    return re.sub(r"[^a-z0-9+.=-]+", "-", label.lower()).strip("-.") or "run"
+    return re.sub(r"[^\w+.=-]+", "-", label.lower()).strip("-.") or "run"
 
 
 def run_all(
@@ -91,25 +96,37 @@ def run_all(
     A run that diverges is kept as ``failed``, and the others go on. With ``resume`` runs that are
     finished are left as they are, and others go on from their last checkpoint.
     """
-    places = folders_of(spec, folder)
-    _require_unlike(places.values())
+    _require_unlike(spec, source)
     for name in trackers:
         tracker(name)  # Refused before anything is trained.
-    made = {seed: prepared(spec, seed, source) for seed in spec.seeds[:1]}
+    places = folders_of(spec, folder)
+    ready: Prepared | None = prepared(spec, spec.seeds[0], source)
     folder.mkdir(parents=True, exist_ok=True)
     if len(places) > 1:
-        write_atomically(folder / SPEC, to_toml(made[spec.seeds[0]].spec).encode())
+        assert ready is not None
+        write_atomically(folder / SPEC, to_toml(ready.spec).encode())
     for seed in spec.seeds:
-        ready = made.pop(seed, None) or prepared(spec, seed, source)
+        ready = ready or prepared(spec, seed, source)
         order = sorted(range(len(spec.methods)), key=lambda i: spec.methods[i].name != "local")
         local: Host | None = None
         for i in order:
             at = places[i, seed]
             if not (resume and is_run(at) and RunFolder(at).status["state"] == "finished"):
                 run_one(ready, i, seed, at, local, resume=resume, trackers=trackers, told=told)
-            if spec.methods[i].name == "local" and (lines := RunFolder(at).lines):
-                local = lines[-1]["personal_score"]
+            local = _known_local(RunFolder(at)) if local is None else local
+        ready = None
     return [RunFolder(path) for path in places.values()]
+
+
+def _known_local(run: RunFolder) -> Host | None:
+    """What each party reaches on its own, from the run of it or from a run that has it beside."""
+    if run.status["method"] != "local":
+        beside: Host | None = run.parties["local"]
+        return beside
+    if run.status["state"] != "finished":
+        return None
+    found: Host = run.lines[-1]["personal_score"]
+    return found
 
 
 def run_one(
@@ -119,32 +136,35 @@ def run_one(
     """Train one method with one seed into a run folder."""
     spec = ready.spec.one(number, seed)
     algorithm, label = ready.methods[number], str(spec.methods[0].label)
-    arguments = ready.arguments | {
-        "objective": ready.arguments["objective"] and isinstance(algorithm, FedPlus)
-    }
-    references = _references(ready, spec, folder, local, resume)
-    path = tuple(arguments["path"])
-    task, size = ready.model.task, ready.federation.test.size
-    writer = Writer(folder, spec, ready.federation, task, references, path)
-    with _state_of(writer), tracking(trackers, folder, spec) as observers:
+    folder.mkdir(parents=True, exist_ok=True)
+    with held(folder):
+        done = rounds_saved(folder / CHECKPOINT) if resume else 0
+        known = _earlier(folder) if done else None
+        writer = Writer(folder, spec, ready.federation, ready.model.task, done)
+        with _state_of(writer), tracking(trackers, folder, spec) as observers:
+            writer.parties(known or _references(ready, spec, local, told))
 
-        def observe(evaluated: Evaluated) -> None:
-            writer.observe(evaluated)
-            _track(observers, line_of(evaluated, size, task.better, path))
-            if told is not None:
-                told(label, evaluated.round, float(evaluated.evaluation["personal_score"].mean()))
+            def observe(evaluated: Evaluated) -> None:
+                line = writer.observe(evaluated)
+                for observer in observers:
+                    observer.observe(line)
+                if told is not None:
+                    told(
+                        label, evaluated.round, float(evaluated.evaluation["personal_score"].mean())
+                    )
 
-        run: Run = simulate(
-            algorithm, ready.federation, ready.model, **arguments, seed=seed,
-            checkpoint=folder / CHECKPOINT, resume=resume, observe=observe,
-            progress=None if told is None else False,
-        )  # fmt: skip
-        writer.models(run)
+            run: Run = simulate(
+                algorithm, ready.federation, ready.model, **_recording(ready, algorithm), seed=seed,
+                checkpoint=folder / CHECKPOINT, resume=resume, observe=observe,
+                progress=label if told is None else False,
+            )  # fmt: skip
+            writer.models(run)
 
 
-def _track(observers: Sequence[Tracker], line: dict[str, Any]) -> None:
-    for observer in observers:
-        observer.observe(line)
+def _recording(ready: Prepared, algorithm: AbstractAlgorithm[Any]) -> dict[str, Any]:
+    """The arguments; F_σ is recorded for the methods that minimise it, those with λ = 0."""
+    personal = isinstance(algorithm, FedPlus) and algorithm.local.lam == 0
+    return ready.arguments | {"objective": ready.arguments["objective"] and personal}
 
 
 @contextlib.contextmanager
@@ -166,29 +186,49 @@ def _state_of(writer: Writer) -> Iterator[None]:
 
 
 def _references(
-    ready: Prepared, spec: Spec, folder: Path, local: Host | None, resume: bool
+    ready: Prepared, spec: Spec, local: Host | None, told: Told | None
 ) -> dict[str, Host | None]:
     """Scores to compare with: each party on its own, and always the same answer."""
-    if resume and (folder / PARTIES).exists():
-        known = RunFolder(folder).parties
-        return {"local": known["local"], "majority": known["majority"]}
-    task = ready.model.task
-    majority = constant_answer(ready.federation, task)
+    majority = constant_answer(ready.federation, ready.model.task)
     if local is None and spec.reference.local and spec.methods[0].name != "local":
-        keep = {"path": (), "objective": False, "evaluate_every": spec.train.rounds, "faults": ()}
-        alone = simulate(
-            presets.local_sgd(eta=spec.reference.eta or 0.0), ready.federation, ready.model,
-            **{k: v for k, v in ready.arguments.items() if k != "checkpoint_every"} | keep,
-            seed=spec.seeds[0], progress=False,
-        )  # fmt: skip
-        local = alone.evaluations["personal_score"][-1]
+        local = _alone(ready, spec, told)
     return {"local": local, "majority": majority}
 
 
-def _require_unlike(folders: Any) -> None:
-    paths = list(folders)
-    if len(set(paths)) < len(paths):
+def _earlier(folder: Path) -> dict[str, Host | None] | None:
+    """The references that an earlier part of the run has found."""
+    if not (folder / PARTIES).exists():
+        return None
+    known = RunFolder(folder).parties
+    return {"local": known["local"], "majority": known["majority"]}
+
+
+def _alone(ready: Prepared, spec: Spec, told: Told | None) -> Host | None:
+    """(N,): what each party reaches on its own; None if that diverges."""
+    eta = spec.reference.eta or 0.0
+    apart = {"path": (), "objective": False, "evaluate_every": spec.train.rounds, "faults": ()}
+    given = {k: v for k, v in ready.arguments.items() if k != "checkpoint_every"}
+    try:
+        alone = simulate(
+            presets.local_sgd(eta=eta), ready.federation, ready.model, **given | apart,
+            seed=spec.seeds[0], progress="each party alone" if told is None else False,
+        )  # fmt: skip
+    except DivergedError:
+        warnings.warn(
+            f"Each party alone diverges with eta = {eta:g}, so there is nothing to compare with. "
+            "Set reference.eta lower.",
+            stacklevel=2,
+        )
+        return None
+    found: Host = alone.evaluations["personal_score"][-1]
+    return found
+
+
+def _require_unlike(spec: Spec, source: Source) -> None:
+    labels = [str(one.label) for one in spec.methods]
+    twice = [i for i, label in enumerate(labels) if label in labels[:i]]
+    if twice:
         raise SettingError(
-            "methods must have different labels, got two of the same. Give each its label, "
-            'e.g. label = "FedAvg+ δ=0.1".'
+            f"{source.where(('methods', twice[0]))}methods must have different labels, got "
+            f'{labels[twice[0]]!r} twice. Give each its own, e.g. label = "FedAvg+ δ=0.1".'
         )

@@ -39,9 +39,10 @@ class Source(NamedTuple):
             yield
         except SettingError as error:
             said = str(error)
-            named = (*place, said.split(" ", 1)[0].split(".")[-1])
-            where = self.where(named if named in self.lines else place)
-            raise SettingError(f"{where}{said}") from error
+            about = (said.split(" ", 1)[0], *re.findall(r"got (\w+)", said))
+            named = [(*place, word.split(".")[-1]) for word in about]
+            found = next((one for one in named if one in self.lines), place)
+            raise SettingError(f"{self.where(found)}{said}") from error
 
 
 def read(path: Path) -> tuple[dict[str, Any], Source]:

@@ -9,7 +9,7 @@ import math
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from fedplus._check import SettingError
 from fedplus.experiments.source import Source
@@ -19,6 +19,18 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("one line of text")
+    return text
+
+
+def _different(seeds: list[int]) -> list[int]:
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("different whole numbers")
+    return seeds
 
 
 class _Table(pydantic.BaseModel):
@@ -56,7 +68,9 @@ class Method(_Open):
     """A method by name; other keys are its settings, such as ``eta``."""
 
     name: str
-    label: str | None = Field(default=None, min_length=1, max_length=60)
+    label: Annotated[str, AfterValidator(_printable)] | None = Field(
+        default=None, min_length=1, max_length=60
+    )
     """How tables and plots call it."""
 
 
@@ -103,13 +117,13 @@ class Spec(_Table):
     """An experiment."""
 
     version: Literal[1] = 1
-    title: str = ""
+    title: Annotated[str, AfterValidator(_printable)] = ""
     data: Data
     model: Model = Model()
     train: Train = Train()
     reference: Reference = Reference()
     methods: list[Method] = Field(min_length=1)
-    seeds: list[Seed] = Field(default=[0], min_length=1)
+    seeds: Annotated[list[Seed], AfterValidator(_different)] = Field(default=[0], min_length=1)
 
     def one(self, method: int, seed: int) -> "Spec":
         """The same with one method and one seed."""
@@ -159,6 +173,8 @@ def _told(error: Any, source: Source) -> str:
     if kind == "missing":
         return f"{where}{name} is missing. {_EXAMPLES.get(str(place[-1]), 'Give it.')}"
     said = error["msg"].removeprefix("Input ").removeprefix("should be ")
+    said = said.removeprefix("Value error, ")
+    said = "a table" if kind in ("model_type", "model_attributes_type", "dict_type") else said
     shown = "nothing" if got is None or (isinstance(got, float) and math.isnan(got)) else repr(got)
     return f"{where}{name} must be {said}, got {shown[:80]}."
 
@@ -174,9 +190,9 @@ _EXAMPLES = {
 
 def _is_branch(part: str | int) -> bool:
     """Whether this part of pydantic's place is the name of a type in a union, not a key."""
-    return isinstance(part, str) and (
-        part in ("int", "float", "str") or part.startswith(("list[", "literal[", "constrained"))
-    )
+    kinds = ("function-", "list[", "literal[", "constrained")
+    is_kind = isinstance(part, str) and (part in ("int", "float", "str") or part.startswith(kinds))
+    return bool(is_kind)
 
 
 def _fields_at(place: tuple[str | int, ...]) -> set[str]:

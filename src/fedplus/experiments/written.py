@@ -25,6 +25,7 @@ from fedplus.experiments.folder import (
     ROUNDS,
     SPEC,
     STATUS,
+    RunFolder,
     file_name,
     parsed,
 )  # fmt: skip
@@ -40,11 +41,11 @@ class Writer:
     """Keeps one run's folder up to date."""
 
     def __init__(
-        self, folder: Path, spec: Spec, federation: Federation, task: Task,
-        references: Mapping[str, Host | None], path: tuple[float, ...],
-    ) -> None:  # fmt: skip
+        self, folder: Path, spec: Spec, federation: Federation, task: Task, done: int = 0
+    ) -> None:
+        """Begin the folder, or go on with it: ``done`` rounds are kept by a checkpoint."""
         self.folder = folder
-        self._federation, self._task, self._path = federation, task, path
+        self._federation, self._task, self._path = federation, task, tuple(spec.train.path)
         self._begun = time.monotonic()
         self._round = 0
         (method,), (seed,) = spec.methods, spec.seeds
@@ -59,35 +60,38 @@ class Writer:
         }  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / SPEC, to_toml(spec).encode())
-        _write_json(folder / ENV, environment())
-        _write_json(folder / PARTIES, _parties(federation, references))
-        self._begin_rounds()
+        _write_json(folder / ENV, environment() | self._first_command())
+        self._begin_rounds(done)
         self.tell("running")
 
-    def _begin_rounds(self) -> None:
-        """Keep the whole lines that are there; a run that goes on writes only what is new."""
-        path = self.folder / ROUNDS
-        lines, size = _whole(path)
-        if lines:
-            os.truncate(path, size)
-            self._round = int(lines[-1]["round"])
-            return
-        write_atomically(path, b"")
+    def _first_command(self) -> dict[str, Any]:
+        """What began the run, where it only goes on now."""
+        known = (self.folder / ENV).is_file()
+        return {"command": RunFolder(self.folder).env.get("command")} if known else {}
 
-    def observe(self, evaluated: Evaluated) -> None:
-        """Another line, and how far the run is."""
+    def _begin_rounds(self, done: int) -> None:
+        """Keep the lines that the checkpoint vouches for; the others will be written again."""
+        path = self.folder / ROUNDS
+        kept = [line for line in _whole_lines(path) if json.loads(line)["round"] <= done]
+        self._round = json.loads(kept[-1])["round"] if kept else 0
+        write_atomically(path, b"".join(kept))
+
+    def parties(self, references: Mapping[str, Host | None]) -> None:
+        """Who takes part, and scores to compare with."""
+        _write_json(self.folder / PARTIES, _parties(self._federation, references))
+
+    def observe(self, evaluated: Evaluated) -> dict[str, Any]:
+        """Another line, which is returned, and how far the run is."""
         line = line_of(evaluated, self._federation.test.size, self._task.better, self._path)
         if evaluated.round > self._round:
-            with (self.folder / ROUNDS).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, separators=(",", ":")) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            _append(self.folder / ROUNDS, json.dumps(line, separators=(",", ":")) + "\n")
             self._round = evaluated.round
         self._status |= {
             "round": evaluated.round, "mean": line["personal"]["mean"],
             "worst": line["personal"]["worst"], "global_mean": line["global"]["mean"],
         }  # fmt: skip
         self.tell("running")
+        return line
 
     def tell(self, state: str, message: str = "") -> None:
         """Replace ``status.json``."""
@@ -125,7 +129,7 @@ def line_of(
         line[name] = numbers(found[name])
     if "objective" in found:
         line["objective"] = _number(found["objective"])
-    if path:
+    if "path_score" in found:
         line["path"] = {"lambda": list(path), "score": [numbers(s) for s in found["path_score"]]}
     rounds = len(figures["dropped"])
     line["figures"] = {
@@ -144,7 +148,7 @@ def line_of(
 
 def numbers(values: Any) -> list[float | None]:
     """As JSON has them: no more digits than float32 has, null for NaN and Inf."""
-    return [_number(value) for value in np.asarray(values).ravel().tolist()]
+    return [_number(value) for value in np.asarray(values, float).ravel().tolist()]
 
 
 def _number(value: Any) -> float | None:
@@ -172,12 +176,27 @@ def _parties(federation: Federation, references: Mapping[str, Host | None]) -> d
     }
 
 
-def _whole(path: Path) -> tuple[list[dict[str, Any]], int]:
+def _whole_lines(path: Path) -> list[bytes]:
     """The lines of an earlier part of the run; none if they are damaged: all are written again."""
     try:
-        return parsed(path.read_bytes(), path)
+        content = path.read_bytes()
+        parsed(content, path)
     except (FileNotFoundError, SettingError):
-        return [], 0
+        return []
+    return content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
+
+
+def _append(path: Path, line: str) -> None:
+    """All of the line, or nothing."""
+    size = path.stat().st_size
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        os.truncate(path, size)
+        raise
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

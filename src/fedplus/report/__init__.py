@@ -1,1 +1,1 @@
-"""Tables, the HTML report and the live board, all of run folders."""
+"""Tables and the HTML report, of run folders."""

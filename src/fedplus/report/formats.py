@@ -35,13 +35,14 @@ def terminal(table: Table) -> "RichTable":
     """For Rich's console, without caption and footnote."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as RichTable
+    from rich.text import Text
 
     made = RichTable(box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
     for i, heading in enumerate(_headings(table)):
         made.add_column(heading, justify="left" if i == 0 else "right", no_wrap=i > 0)
     for row in table.rows:
         style = "bold" if row.is_best else ("dim" if row.method is None else "")
-        made.add_row(*_cells(table, row), style=style)
+        made.add_row(*map(Text, _cells(table, row)), style=style)  # A label is no markup.
     return made
 
 

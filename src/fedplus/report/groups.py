@@ -1,5 +1,7 @@
 """Runs that differ by their seed alone are one line of a chart."""
 
+import json
+import tomllib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -36,14 +38,19 @@ class Group(NamedTuple):
         return [run for run in there if run.status.get("state") != "failed"] or there
 
     @property
+    def good(self) -> list[Run]:
+        """Judged runs that did not fail: those that are compared."""
+        return [run for run in self.judged if run.status.get("state") != "failed"]
+
+    @property
     def alike(self) -> list[Run]:
         """Judged runs over the same parties, for everything that is told party by party."""
         first = self.judged[:1]
         return [run for run in self.judged if _parties(run) == _parties(first[0])]
 
     def last(self, key: str) -> Host:
-        """A figure at the last evaluated round, a number a seed."""
-        return np.array([run.few[key][-1] for run in self.judged])
+        """A figure at the last evaluated round of the good runs, a number a seed."""
+        return np.array([run.few[key][-1] for run in self.good])
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
@@ -55,11 +62,18 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
             "Make a report for each."
         )
     several = len({run.status.get("data") for run in runs}) > 1
-    found: dict[str, list[Run]] = {}
+    labels: dict[str, dict[str, dict[int, Run]]] = {}
     for run in sorted(runs, key=_place):
         label = str(run.status.get("label") or run.status.get("method"))
         name = f"{label}, {run.status.get('data')}" if several else label
-        found.setdefault(name, []).append(run)
+        alike = labels.setdefault(name, {}).setdefault(_but_for_the_seed(run), {})
+        alike.setdefault(int(run.status.get("seed") or 0), run)  # The same run twice counts once.
+    found: dict[str, list[Run]] = {}
+    for name, settings in labels.items():
+        for number, alike in enumerate(settings.values(), 1):
+            members = list(alike.values())
+            place = f"{name} ({members[0].study})" if len(settings) > 1 else name
+            found[place if place not in found else f"{place} {number}"] = members
     groups: list[Group] = []
     for label, members in found.items():
         method = str(members[0].status.get("method", ""))
@@ -109,6 +123,18 @@ def _place(run: Run) -> tuple[int, int]:
     listed = list(METHODS)
     seed = run.status.get("seed") or 0
     return listed.index(method) if method in listed else len(listed), int(seed)
+
+
+def _but_for_the_seed(run: Run) -> str:
+    """The specification without its seeds: runs that share it are repetitions of one experiment."""
+    try:
+        spec = tomllib.loads(run.spec)
+    except tomllib.TOMLDecodeError:
+        return run.spec
+    spec.pop("seeds", None)
+    if isinstance(spec.get("data"), dict):
+        spec["data"].pop("seed", None)
+    return json.dumps(spec, sort_keys=True, default=str)
 
 
 def _parties(run: Run) -> tuple[object, ...]:

@@ -20,6 +20,8 @@ FIGURES = (
 class Run:
     """One run; T evaluated rounds, N parties, NaN for what is not known."""
 
+    study: str
+    """The name of the folder of the run, or of the study that it is in."""
     status: dict[str, Any]
     env: dict[str, Any]
     spec: str
@@ -82,7 +84,9 @@ def read(folder: RunFolder) -> Run:
     parties = folder.parties if there[PARTIES] or (begun.exists() and begun.stat().st_size) else {}
     names = tuple(map(str, parties.get("names") or ()))
     kept = [_Kept(line, len(names), status) for line in _lines(folder)]
+    above = folder.path.resolve().parent
     return Run(
+        study=above.name if (above / SPEC).exists() else folder.path.resolve().name,
         status=status,
         env=folder.env if there[ENV] else {},
         spec=(folder.path / SPEC).read_text(encoding="utf-8") if there[SPEC] else "",

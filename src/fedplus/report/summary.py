@@ -47,9 +47,11 @@ def verdict(groups: Sequence[Group], score: Score) -> str:
     told = []
     sets = dict.fromkeys(group.data for group in groups)
     for data in sets:
-        judged = [group for group in groups if group.data == data and group.judged]
+        mine = [group for group in groups if group.data == data]
+        judged = [group for group in mine if group.good]
         if not judged:
-            told.append(f"No run on {data} has been evaluated yet.")
+            failed = any(group.judged for group in mine)
+            told.append(f"No run on {data} has {'succeeded' if failed else 'been evaluated yet'}.")
             continue
         told.append(_verdict(judged, score, f"On {data}, " if len(sets) > 1 else ""))
     told += [text for group in groups if (text := _diverged(group))]
@@ -73,7 +75,7 @@ def stand_ins(groups: Sequence[Group]) -> str:
 
 def best_of(groups: Sequence[Group], score: Score) -> Group | None:
     """The label with the best mean."""
-    judged = [group for group in groups if group.judged]
+    judged = [group for group in groups if group.good]
     return max(
         judged, key=lambda g: score.sign * _nan_last(average(g.last("mean")), score), default=None
     )
@@ -84,20 +86,22 @@ def _verdict(judged: Sequence[Group], score: Score, where: str) -> str:
     assert best is not None
     if not np.isfinite(average(best.last("mean"))):
         return sentence(f"{where}no method has a finite score for every party.")
-    seeds = f" over {count(len(best.judged), 'seed')}" if len(best.judged) > 1 else ""
+    seeds = f" over {count(len(best.good), 'seed')}" if len(best.good) > 1 else ""
     told = (
-        f"{where}{best.label} {'has the best' if len(judged) > 1 else 'has a'} mean {score.name}, "
-        f"{score.text(average(best.last('mean')))}{seeds}; "
+        f"{where}{best.label} {'has the best' if len(judged) > 1 else 'has a'} mean {score.name}"
+        f"{',' if len(judged) > 1 else ' of'} {score.text(average(best.last('mean')))}{seeds}; "
         f"its worst party has {score.text(average(best.last('worst')))}"
     )
     others = [g for g in judged if g is not best and np.isfinite(average(g.last("worst")))]
     if others:
         low = min(others, key=lambda g: score.sign * average(g.last("worst")))
         other = next((g for g in others if g.method == "fedavg"), low)
-        told += f", under {other.label} the worst has {score.text(average(other.last('worst')))}"
-    outliers = list(dict.fromkeys(n for run in best.judged for n in run.names if n in run.outliers))
+        worst = score.text(average(other.last("worst")))
+        if worst != score.text(average(best.last("worst"))):
+            told += f", under {other.label} the worst has {worst}"
+    outliers = list(dict.fromkeys(n for run in best.good for n in run.names if n in run.outliers))
     if outliers:
-        apart = [average(run.personal[-1][run.is_outlier]) for run in best.judged]
+        apart = [average(run.personal[-1][run.is_outlier]) for run in best.good]
         one = len(outliers) == 1
         who = (
             f"Party {outliers[0]} is an outlier"

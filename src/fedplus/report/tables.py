@@ -71,9 +71,8 @@ def _row(group: Group, score: Score) -> Row:
     short = sum(run.status["round"] < run.status["rounds"] for run in group.runs) - failed
     notes = [f"failed {failed} of {len(group.runs)}"] * (failed > 0)
     notes += [f"{short} not done"] * (short > 0)
-    good = [run for run in group.judged if run.status.get("state") != "failed"]
-    columns = _columns([(run, run.personal[-1]) for run in good], score)
-    return Row(group.label, group.method, _seeds(good), columns, note=", ".join(notes))
+    columns = _columns([(run, run.personal[-1]) for run in group.good], score)
+    return Row(group.label, group.method, _seeds(group.good), columns, note=", ".join(notes))
 
 
 def _reference(

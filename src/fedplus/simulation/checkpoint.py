@@ -80,6 +80,12 @@ def saved_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("round-*.safetensors"))
 
 
+def rounds_saved(folder: Path) -> int:
+    """The rounds that the newest checkpoint of a folder has done; 0 if there is none."""
+    found = saved_in(folder)
+    return int(found[-1].stem.removeprefix("round-")) if found else 0
+
+
 def newest(folder: Path) -> Path:
     """The checkpoint of a folder that has gone furthest."""
     found = saved_in(folder)

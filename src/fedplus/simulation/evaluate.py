@@ -121,8 +121,9 @@ def summary(score: Host, size: Host, better: str = "higher") -> Summary:
     score = np.asarray(score, float)
     order = np.sort(score) if better == "higher" else -np.sort(-score)
     worst = order[: max(1, len(score) // 10)]
-    pooled = np.average(score, weights=np.asarray(size, float))
-    return Summary(float(score.mean()), float(pooled), float(worst.mean()), float(score.std()))
+    with np.errstate(invalid="ignore", over="ignore"):  # Models that diverge have such scores.
+        pooled = np.average(score, weights=np.asarray(size, float))
+        return Summary(float(score.mean()), float(pooled), float(worst.mean()), float(score.std()))
 
 
 def majority_class(train: Split, test: Split) -> Any:

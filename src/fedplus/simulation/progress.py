@@ -10,15 +10,16 @@ Show = Callable[[int, str], None]
 
 
 @contextlib.contextmanager
-def progress(rounds: int, done: int, wanted: bool | None) -> Iterator[Show]:
+def progress(rounds: int, done: int, wanted: bool | str | None) -> Iterator[Show]:
     """A bar on standard error: rounds, rounds a second, time left.
 
     Args:
         rounds: T.
         done: Rounds that an earlier run has done.
-        wanted: None: if standard error is a terminal and this is not CI.
+        wanted: None or a text to show: if standard error is a terminal and this is not CI.
     """
-    if wanted is None:
+    label = f"{wanted}: " if isinstance(wanted, str) else ""
+    if wanted is None or label:
         wanted = sys.stderr.isatty() and not os.environ.get("CI")
     if not wanted:
         yield lambda now, text: None
@@ -42,8 +43,8 @@ def progress(rounds: int, done: int, wanted: bool | None) -> Iterator[Show]:
 
     columns = (
         BarColumn(), MofNCompleteColumn(), Speed(), TimeRemainingColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=rounds, completed=done)
-        yield lambda now, text: bar.update(task, completed=now, description=text)
+        task = bar.add_task(label, total=rounds, completed=done)
+        yield lambda now, text: bar.update(task, completed=now, description=label + text)

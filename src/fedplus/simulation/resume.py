@@ -53,9 +53,10 @@ class Resumable:
 
     @classmethod
     def of(
-        cls, folder: str | Path | None, every: int | None, setup: Setup, pages: Pages | None = None
-    ) -> "Resumable":
-        """From what a person gives."""
+        cls, folder: str | Path | None, every: int | None, setup: Setup, recorded: dict[str, Any],
+        pages: Pages | None = None,
+    ) -> "Resumable":  # fmt: skip
+        """From what a person gives; ``recorded`` says what is recorded on request."""
         if every is not None:
             require_whole("checkpoint_every", every)
         require(
@@ -67,7 +68,7 @@ class Resumable:
         if folder is None:
             return cls(None, None, {})
         in_store = () if pages is None else setup.runs[0][0].per_party
-        settings = described(setup) | {"stored": pages is not None}
+        settings = described(setup) | recorded | {"stored": pages is not None}
         return cls(Path(folder), every, settings, pages, in_store)
 
     def begin(self, state: Any, book: Recorder, resume: bool) -> tuple[int, Any]:

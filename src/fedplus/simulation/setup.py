@@ -121,7 +121,7 @@ def _samples(federation: Federation, compares: bool) -> tuple[Data, Rows | None]
     require(
         held is not None, "federation", "no validation samples",
         "one with validation samples, on which this method compares models",
-        "Make it with validation_share=0.2.",
+        "Set validation_share=0.2.",
     )  # fmt: skip
     assert held is not None
     both = [np.concatenate(pair) for pair in zip(train[:2], held[:2], strict=True)]

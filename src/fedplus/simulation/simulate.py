@@ -60,7 +60,7 @@ def simulate(
     checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None,
     resume: bool = False,
-    progress: bool | None = None,
+    progress: bool | str | None = None,
     observe: Callable[[Evaluated], None] | None = None,
 ) -> Run:
     """Train, and return the run: the models, figures of every round, evaluations.
@@ -89,7 +89,7 @@ def simulate(
         checkpoint: A folder to keep checkpoints in.
         checkpoint_every: So many rounds; by default about once a minute.
         resume: Go on from the newest checkpoint in that folder, if there is one.
-        progress: Show a progress bar; None: on a terminal.
+        progress: Show a progress bar; None: on a terminal; a text: on a terminal, with this text.
         observe: Called with what is new after every evaluation; of a run that goes on from a
             checkpoint, first with the evaluations that it holds.
 
@@ -109,7 +109,8 @@ def sweep(
     algorithms: Sequence[AbstractAlgorithm[Any]], federation: Federation, model: Model, *,
     rounds: int, seeds: Sequence[int] = (0,), evaluate_every: int | None = None,
     path: Sequence[float] = (), objective: bool = False, checkpoint: str | Path | None = None,
-    checkpoint_every: int | None = None, resume: bool = False, progress: bool | None = None,
+    checkpoint_every: int | None = None, resume: bool = False,
+    progress: bool | str | None = None,
     store: str | Path | None = None, diverged: Literal["raise", "count"] = "raise",
     observe: Callable[[int, Evaluated], None] | None = None, **settings: Any,
 ) -> list[Run]:  # fmt: skip
@@ -137,7 +138,8 @@ def sweep(
         require_objective(algorithms, stored=store is not None)
     judged = JudgedModels(setup)
     book = Recorder(federation, model, path, objective, judged, setup.plan.mesh)
-    keeper = Resumable.of(checkpoint, checkpoint_every, setup, pages)
+    recorded = {"path": [float(lam) for lam in path], "objective": bool(objective)}
+    keeper = Resumable.of(checkpoint, checkpoint_every, setup, recorded, pages)
     t, state = keeper.begin(setup.state, book, resume)
     require(t <= rounds, "rounds", rounds, f"at least {t}, the rounds that the checkpoint has done")
     lanes: Sequence[int | None] = range(len(setup.runs)) if setup.plan.lanes else [None]
@@ -195,7 +197,7 @@ def _require_finite(
     told = ", ".join(names) + (", …" if len(which) > 5 else "")
     kept = f" The last good checkpoint is {saved}." if saved else ""
     raise DivergedError(
-        f"In round {begin + first} the models of {len(which)} parties ({told}) went to NaN or Inf. A "
-        "learning rate that is too high for the data does that: try a tenth of eta, or scale the "
+        f"In round {begin + first + 1} the models of {len(which)} parties ({told}) went to NaN or Inf. "
+        "A learning rate that is too high for the data does that: try a tenth of eta, or scale the "
         f"inputs.{kept}"
     )

@@ -135,7 +135,7 @@ def _on_validation(federation: Federation, compares: bool) -> Federation:
     held = federation.validation
     require(
         held is not None, "federation", "no validation samples", "one with validation samples",
-        "Make it with validation_share=0.2: nothing may be chosen on test samples.",
+        "Set validation_share=0.2: nothing may be chosen on test samples.",
     )  # fmt: skip
     assert held is not None
     if not compares:
