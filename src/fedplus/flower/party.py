@@ -1,0 +1,150 @@
+"""A party's side of a round: lines 5 to 9 and 11 to 14 of Algorithm 1, around the user's own steps."""
+
+import os
+from collections.abc import Mapping
+from logging import WARNING
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.common import log
+
+from fedplus._check import SettingError, require
+from fedplus.algorithm import FedPlus
+from fedplus.data.split import Host
+from fedplus.flower.records import (
+    ARRAYS,
+    CONFIG,
+    FEDERATION,
+    METRICS,
+    ROUND,
+    Shapes,
+    from_record,
+    to_record,
+)  # fmt: skip
+from fedplus.simulation.checkpoint import Checkpoint, load, save, saved_in
+
+OWN, EXTRA = "w", "extra/"
+STATE = "fedplus"
+
+
+class Party:
+    """Restores w_k, says where to start and what to be pulled to, and keeps the new w_k.
+
+    In a Flower ``ClientApp``:
+
+    .. code-block:: python
+
+        @app.train()
+        def train(message, context):
+            party = Party(method, message, context)
+            w = party.start
+            for batch in batches:
+                w = party.pull(step(w, batch))
+            return party.reply(w, {"num-examples": len(samples)})
+
+    Args:
+        method: The same settings as the server's, e.g. ``presets.fedgeomed_plus(...)``.
+        message: The server's.
+        context: Flower's; w_k is kept in it between rounds.
+        folder: Where w_k is kept over restarts; by default ``$FEDPLUS_STATE`` or
+            ``~/.local/state/fedplus``, in a folder of the node's own.
+
+    A model of another federation, or none, means that the party is new: it starts from w̃.
+    """
+
+    def __init__(
+        self, method: FedPlus, message: Message, context: Context, folder: Path | str | None = None
+    ) -> None:
+        require(isinstance(method, FedPlus), "method", type(method).__name__, "a FedPlus")
+        arrays, config = message.content[ARRAYS], message.content[CONFIG]
+        self._message, self._context, self._local = message, context, method.local
+        self.round = int(config[ROUND])
+        """Of the server, from 1."""
+        self._federation = str(config[FEDERATION])
+        received = from_record(arrays)
+        self._shapes = Shapes.of(received)
+        self.received = received
+        """w̃ by name."""
+        w_global = self._shapes.flat(received)
+        top = Path(folder) if folder is not None else _own_folder(context)
+        self._folder = top / self._federation
+        own, self.extra = self._restored()
+        """Whatever else the party kept with its model, e.g. BatchNorm's statistics."""
+        w_k = w_global if own is None or own.shape != w_global.shape else own
+        theta = self._local.psi.prox(jnp.asarray(w_k) - w_global)  # Alg. 1, l. 11
+        self._anchor = np.asarray(w_global + theta)
+        begin = self._local.start(jnp.asarray(w_k), jnp.asarray(w_global))  # l. 12
+        self.start = self._shapes.arrays(np.asarray(begin))
+        """Where the steps start, by name."""
+        self.own = self._shapes.arrays(w_k)
+        """w_k as it was kept, by name: the party's model so far."""
+
+    @property
+    def kappa(self) -> float:
+        """κ, the share of a step's model that the pull keeps."""
+        return float(self._local.kappa)
+
+    @property
+    def anchor(self) -> dict[str, Host]:
+        """w̃ + v_k by name, what each step is pulled to."""
+        return self._shapes.arrays(self._anchor)
+
+    def pull(self, arrays: Mapping[str, Host]) -> dict[str, Host]:
+        """κ·w + (1 − κ)·(w̃ + v_k), after a step of the user's own (l. 13)."""
+        descended = self._shapes.flat(arrays)
+        return self._shapes.arrays(self.kappa * descended + (1 - self.kappa) * self._anchor)
+
+    def reply(
+        self, arrays: Mapping[str, Host], metrics: Mapping[str, float] | None = None,
+        extra: Mapping[str, Host] | None = None,
+    ) -> Message:  # fmt: skip
+        """Keep w_k (l. 14, 8) and answer. A model with NaN or Inf is neither kept nor sent.
+
+        Args:
+            arrays: w_k by name.
+            metrics: Numbers for the server, e.g. ``num-examples`` and scores.
+            extra: Arrays that stay with the party.
+
+        Raises:
+            SettingError: The model diverged, or does not have the server's parameters.
+            OSError: It cannot be kept; the last one is still there. Flower tells the server.
+        """
+        w = self._shapes.flat(arrays)
+        finite = bool(np.isfinite(w).all())
+        require(finite, "the party's model", "NaN or Inf", "finite", "Try a lower learning rate.")
+        kept = {OWN: w} | {f"{EXTRA}{name}": np.asarray(a) for name, a in (extra or {}).items()}
+        save(self._folder, Checkpoint(self.round, {"federation": self._federation}, kept))
+        self._context.state[STATE] = to_record(self._shapes.arrays(w))
+        self._context.state[f"{STATE}-of"] = ConfigRecord({FEDERATION: self._federation})
+        content: dict[str, Any] = {ARRAYS: to_record(self._shapes.arrays(w))}
+        content[METRICS] = MetricRecord(dict(metrics or {}))
+        return Message(content=RecordDict(content), reply_to=self._message)
+
+    def _restored(self) -> tuple[Host | None, dict[str, Host]]:
+        """The own model and what was kept with it: from the disk; the model alone from the context."""
+        for path in reversed(saved_in(self._folder)):
+            try:
+                found = load(path).arrays
+            except SettingError as error:
+                log(WARNING, "%s The one before it is used.", error)
+                continue
+            extra = {
+                name.removeprefix(EXTRA): a for name, a in found.items() if name.startswith(EXTRA)
+            }
+            return found[OWN], extra
+        told = self._context.state.get(f"{STATE}-of")
+        if told is not None and told.get(FEDERATION) == self._federation:
+            return self._shapes.flat(from_record(self._context.state[STATE])), {}
+        return None, {}
+
+
+def _own_folder(context: Context) -> Path:
+    """By the number that the operator gave the node, else by the node's id."""
+    top = os.environ.get("FEDPLUS_STATE")
+    base = Path(top) if top else Path.home() / ".local" / "state" / "fedplus"
+    partition = context.node_config.get("partition-id")
+    name = f"node-{context.node_id}" if partition is None else f"partition-{partition}"
+    return base / name

@@ -1,0 +1,238 @@
+"""The server's side of Algorithm 1, as a Flower strategy."""
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from logging import INFO, WARNING
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.common import log
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+from typing_extensions import override
+
+from fedplus import algorithm
+from fedplus._check import require, require_number, require_whole
+from fedplus.aggregation import Moreau
+from fedplus.data.split import Host
+from fedplus.flower.records import (
+    ARRAYS,
+    CONFIG,
+    FEDERATION,
+    ROUND,
+    Shapes,
+    from_record,
+    to_record,
+)  # fmt: skip
+from fedplus.flower.replies import Refusal, Reply, checked
+from fedplus.simulation.checkpoint import Checkpoint, load, save, saved_in
+
+POLL = 0.5
+"""Seconds between two looks at who is connected."""
+
+
+class FedPlus(Strategy):
+    """Fed+, and every other row of the paper's Table 1, across real machines.
+
+    Args:
+        method: The same settings as in the simulator, e.g. ``presets.fedgeomed_plus(...)``.
+        rounds: T.
+        cohort: How many of the connected parties a round asks; None: all.
+        seed: Of who is asked: the same parties connected, the same are asked.
+        least: A round needs so many good replies; with fewer w̃ stays, and the round is counted as
+            skipped.
+        deadline: Seconds that a round waits for replies.
+        patience: Seconds that a round waits for ``least`` parties to be connected.
+        folder: Where the server keeps its checkpoint. A new run with the same folder goes on from it.
+
+    A reply that is not in order (names, shapes, types, size, NaN, Inf) is dropped with a reason in the
+    log, and counted. Models are kept by the node that Flower has authenticated.
+    """
+
+    def __init__(
+        self, method: algorithm.FedPlus, *, rounds: int, cohort: int | None = None, seed: int = 0,
+        least: int = 1, deadline: float = 600.0, patience: float = 300.0,
+        folder: Path | str | None = None,
+    ) -> None:  # fmt: skip
+        require(isinstance(method, algorithm.FedPlus), "method", type(method).__name__, "a FedPlus")
+        require_whole("rounds", rounds)
+        require_whole("least", least)
+        if cohort is not None:
+            require_whole("cohort", cohort, least)
+        require_number(deadline, "deadline", above=0)
+        require_number(patience, "patience", least=0)
+        self._method, self._rounds, self._cohort, self._seed = method, rounds, cohort, seed
+        self._least, self._deadline, self._patience = least, deadline, patience
+        self._folder = None if folder is None else Path(folder)
+        self._shapes: Shapes | None = None
+        self._federation = uuid.uuid4().hex
+        self.done = 0
+        """Rounds, skipped ones too."""
+        self.skipped = 0
+        self.dropped: list[tuple[int, int, str]] = []
+        """Round, node and reason of each reply that was not taken."""
+        self.w_global: Host = np.zeros(0, np.float32)
+        self.models: dict[int, Host] = {}
+        """The last model of each party; of one that has not replied yet, the first w̃."""
+
+    def run(self, grid: Grid, arrays: Mapping[str, Host]) -> Result:
+        """Train from these first parameters, or go on from the checkpoint."""
+        self._begin(arrays)
+        assert self._shapes is not None
+        first = to_record(self._shapes.arrays(self.w_global))
+        return self.start(grid, first, num_rounds=self._rounds - self.done, timeout=self._deadline)
+
+    def _begin(self, arrays: Mapping[str, Host]) -> None:
+        self._shapes = Shapes.of(arrays)
+        self.w_global = self._shapes.flat(arrays)
+        self._first = self.w_global
+        if self._folder is None or not saved_in(self._folder):
+            return
+        found = load(self._folder)
+        names = list(self._shapes.names)
+        require(
+            found.settings["names"] == names, "folder", f"{self._folder} of another model",
+            "one of this model's, or a new one",
+        )  # fmt: skip
+        self.done, self.skipped = found.round, found.settings["skipped"]
+        self._federation = found.settings["federation"]
+        self.w_global, self._first = found.arrays["w_global"], found.arrays["first"]
+        nodes = found.arrays["nodes"].astype(np.uint64).tolist()
+        self.models = dict(zip(nodes, found.arrays["models"], strict=True))
+        log(INFO, "Going on after round %s, from %s", self.done, self._folder)
+
+    @override
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        if self._shapes is None:
+            self._begin(from_record(arrays))
+        nodes = self._wait_for_parties(grid)
+        if len(nodes) < self._least:
+            log(
+                WARNING, "Round %s is skipped: %s of at least %s parties are connected after %g s",
+                self.done + 1, len(nodes), self._least, self._patience,
+            )  # fmt: skip
+            return []
+        if self._method.over == "all":
+            for node in nodes:  # Alg. 1, l. 1
+                self.models.setdefault(node, self._first)
+        asked = self._sampled(nodes)
+        assert self._shapes is not None
+        content = {
+            ARRAYS: to_record(self._shapes.arrays(self.w_global)),
+            CONFIG: ConfigRecord({**config, ROUND: self.done + 1, FEDERATION: self._federation}),
+        }
+        log(INFO, "Round %s: %s of %s parties", self.done + 1, len(asked), len(nodes))
+        return [
+            Message(
+                RecordDict(content), node, MessageType.TRAIN, ttl=2 * self._deadline,
+                group_id=str(self.done + 1),
+            )
+            for node in asked
+        ]  # fmt: skip
+
+    def _wait_for_parties(self, grid: Grid) -> list[int]:
+        end = time.monotonic() + self._patience
+        wanted = max(self._least, self._cohort or 0)
+        while True:
+            nodes = sorted(grid.get_node_ids())
+            if len(nodes) >= wanted or time.monotonic() >= end:
+                return nodes
+            time.sleep(min(POLL, self._patience))
+
+    def _sampled(self, nodes: list[int]) -> list[int]:
+        if self._cohort is None or len(nodes) <= self._cohort:
+            return nodes
+        rng = np.random.default_rng((self._seed, self.done))
+        return sorted(rng.choice(nodes, self._cohort, replace=False).tolist())
+
+    @override
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        assert self._shapes is not None
+        good = self._taken(replies, self._shapes)
+        self.done += 1
+        if len(good) < self._least:
+            self.skipped += 1
+            self._save()
+            return None, None
+        for reply in good:  # l. 8-9
+            self.models[reply.node] = reply.w
+        over = self.models if self._method.over == "all" else {r.node: r.w for r in good}
+        stacked = np.stack([over[node] for node in sorted(over)])
+        aggregate = self._method.aggregate or Moreau(self._method.local.psi)
+        result = aggregate(jnp.asarray(stacked), start=jnp.asarray(self.w_global))  # l. 10
+        self.w_global = np.asarray(result.w)
+        if self._method.over == "active":
+            self.models = {}
+        self._save()
+        told: dict[str, Any] = {
+            "replies": len(good), "parties": len(over), "skipped": self.skipped,
+            "dropped": len(self.dropped), "iterations": int(result.iterations),
+            "converged": int(result.converged), **_averaged(good),
+        }  # fmt: skip
+        return to_record(self._shapes.arrays(self.w_global)), MetricRecord(told)
+
+    def _taken(self, replies: Iterable[Message], shapes: Shapes) -> list[Reply]:
+        """The good replies, one a party."""
+        good: dict[int, Reply] = {}
+        for message in replies:
+            found = checked(message, shapes)
+            if isinstance(found, Reply) and found.node in good:
+                found = Refusal(found.node, "a second reply of the same party")
+            if isinstance(found, Reply):
+                good[found.node] = found
+                continue
+            self.dropped.append((self.done + 1, found.node, found.reason))
+            log(WARNING, "Round %s: dropped the reply of node %s: %s", *self.dropped[-1])
+        return list(good.values())
+
+    def _save(self) -> None:
+        if self._folder is None:
+            return
+        assert self._shapes is not None
+        nodes = sorted(self.models)
+        models = [self.models[node] for node in nodes]
+        told = {
+            "names": list(self._shapes.names), "federation": self._federation,
+            "skipped": self.skipped,
+        }  # fmt: skip
+        arrays = {
+            "w_global": self.w_global,
+            "first": self._first,
+            "nodes": np.array(nodes, np.uint64),
+            "models": np.stack(models) if models else np.zeros((0, self.w_global.size), np.float32),
+        }
+        save(self._folder, Checkpoint(self.done, told, arrays))
+
+    @override
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        return []  # Parties judge their models while they train, and report with their replies.
+
+    @override
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        return None
+
+    @override
+    def summary(self) -> None:
+        log(INFO, "\t%s", self._method)
+        log(
+            INFO, "\tcohort %s, at least %s; deadline %g s", self._cohort or "all", self._least,
+            self._deadline,
+        )  # fmt: skip
+
+
+def _averaged(good: list[Reply]) -> dict[str, float]:
+    """The mean over the parties of each number that all of them report."""
+    shared = set.intersection(*(set(reply.metrics) for reply in good))
+    return {f"mean-{n}": float(np.mean([r.metrics[n] for r in good])) for n in sorted(shared)}

@@ -1,0 +1,112 @@
+"""A party's side: where it starts, what pulls it, what it keeps and for which federation."""
+
+import numpy as np
+import pytest
+from deployed import zeros
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+
+import fedplus as fp
+from fedplus.flower import Party
+from fedplus.flower.grid import identify
+from fedplus.flower.records import to_record
+
+METHOD = fp.presets.fedcomed_plus(eta=0.1, sigma=0.5, delta=0.2)
+
+
+identify()
+
+
+def message(w=None, federation="f", round_=1):
+    content = RecordDict(
+        {
+            "arrays": to_record(zeros() if w is None else w),
+            "config": ConfigRecord({"server-round": round_, "fedplus-federation": federation}),
+        }
+    )
+    return Message(content, 1, MessageType.TRAIN)
+
+
+def context():
+    return Context(1, 1, {"partition-id": 0}, RecordDict(), {})
+
+
+def model(value):
+    return {name: np.full_like(a, value) for name, a in zeros().items()}
+
+
+def test_where_it_starts_and_what_pulls_it(tmp_path):
+    """By the formulas: θ by soft thresholding, the start by λ, the pull by κ."""
+    first = Party(METHOD, message(), context(), tmp_path)
+    assert all((first.start[n] == 0).all() for n in first.start)
+    first.reply(model(1.0))
+    second = Party(METHOD, message(model(0.5), round_=2), context(), tmp_path)
+    assert second.start["bias"][0] == 1.0  # λ = 0: its own model
+    assert second.anchor["bias"][0] == pytest.approx(0.5 + (0.5 - 0.2))
+    kappa = 1 / (1 + 0.1 * 0.5)
+    pulled = second.pull(model(2.0))
+    assert pulled["weight"][0, 0] == pytest.approx(kappa * 2.0 + (1 - kappa) * 0.8)
+    common = Party(fp.presets.fedavg(eta=0.1), message(model(0.5)), context(), tmp_path)
+    assert common.start["bias"][0] == 0.5  # λ = 1: the global model
+
+
+def test_a_restart_finds_the_model_on_disk_and_a_lost_disk_in_the_context(tmp_path):
+    kept = context()
+    Party(METHOD, message(), kept, tmp_path / "a").reply(model(1.0), extra={"count": np.array(7)})
+    restarted = Party(METHOD, message(round_=2), context(), tmp_path / "a")
+    assert restarted.own["bias"][0] == 1.0
+    assert restarted.extra["count"] == 7
+    assert Party(METHOD, message(round_=2), kept, tmp_path / "lost").own["bias"][0] == 1.0
+
+
+def test_a_model_of_another_federation_is_not_used(tmp_path):
+    kept = context()
+    Party(METHOD, message(), kept, tmp_path).reply(model(1.0))
+    other = Party(METHOD, message(model(0.5), "other"), kept, tmp_path)
+    assert other.own["bias"][0] == 0.5
+    assert Party(METHOD, message(), context(), tmp_path).own["bias"][0] == 1.0
+
+
+def test_a_damaged_file_gives_way_to_the_one_before(tmp_path):
+    Party(METHOD, message(), context(), tmp_path).reply(model(1.0))
+    Party(METHOD, message(round_=2), context(), tmp_path).reply(model(2.0))
+    newest = sorted((tmp_path / "f").iterdir())[-1]
+    content = bytearray(newest.read_bytes())
+    content[-3] ^= 1
+    newest.write_bytes(bytes(content))
+    assert Party(METHOD, message(round_=3), context(), tmp_path).own["bias"][0] == 1.0
+
+
+def test_what_diverged_is_neither_kept_nor_sent(tmp_path):
+    party = Party(METHOD, message(), context(), tmp_path)
+    party.reply(model(1.0))
+    with pytest.raises(fp.SettingError, match="the party's model must be finite"):
+        party.reply(model(np.nan))
+    assert Party(METHOD, message(round_=2), context(), tmp_path).own["bias"][0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"bias": np.zeros(1)}, "arrays must be the parameters bias, weight"),
+        ({"bias": np.zeros(2), "weight": np.zeros((1, 3))}, "of shape"),
+    ],
+)
+def test_another_model_than_the_servers_is_refused(arrays, said, tmp_path):
+    party = Party(METHOD, message(), context(), tmp_path)
+    with pytest.raises(fp.SettingError, match=said):
+        party.reply(arrays)
+
+
+def test_its_folder_is_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDPLUS_STATE", str(tmp_path))
+    Party(METHOD, message(), context()).reply(model(1.0))
+    assert [p.name for p in tmp_path.iterdir()] == ["partition-0"]
+
+
+def test_a_message_is_a_model_and_little_more(tmp_path):
+    """d · 4 bytes each way, and a small constant."""
+    big = {"w": np.zeros(250_000, np.float32)}
+    asked = message(big)
+    reply = Party(METHOD, asked, context(), tmp_path).reply(big, {"num-examples": 3})
+    for one in (asked, reply):
+        assert one.content["arrays"].count_bytes() <= 4 * 250_000 + 1000
