@@ -5,6 +5,7 @@ import datetime
 import ipaddress
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -46,7 +47,7 @@ class Deployment:
     def start(self, name, *command):
         log = (self.folder / f"{name}.log").open("ab")
         self.processes[name] = subprocess.Popen(
-            [str(BIN / command[0]), *map(str, command[1:])], env=self.env, stdout=log,
+            [*map(str, command)], env=self.env, stdout=log,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         log.close()
@@ -68,7 +69,7 @@ class Deployment:
     def superlink(self):
         ports = self.ports
         self.start(
-            "superlink", "flower-superlink",
+            "superlink", BIN / "flower-superlink",
             "--host", "127.0.0.1", "--port", ports["control"],
             "--ssl-certfile", self.folder / "server.pem", "--ssl-keyfile", self.folder / "server.key",
             "--ssl-ca-certfile", self.folder / "ca.crt", "--enable-supernode-auth",
@@ -86,12 +87,15 @@ class Deployment:
     def register(self, key):
         self.flwr("supernode", "register", f"{key}.pub", "loop", "--format", "json")
 
-    def supernode(self, k, key, *more):
-        self.start(
-            f"node-{k}", "flower-supernode", "--superlink", f"127.0.0.1:{self.ports['control']}",
+    def supernode(self, k, key):
+        """A party's node, started again whenever it ends, as systemd does."""
+        node = [
+            BIN / "flower-supernode", "--superlink", f"127.0.0.1:{self.ports['control']}",
             "--root-certificates", self.folder / "ca.crt", "--auth-supernode-private-key", key,
-            "--node-config", f"partition-id={k} num-partitions=2", "--port", free_port(), *more,
-        )  # fmt: skip
+            "--node-config", f"partition-id={k} num-partitions=2", "--port", free_port(),
+        ]  # fmt: skip
+        command = shlex.join(map(str, node))
+        self.start(f"node-{k}", "/bin/sh", "-c", f"while true; do {command}; sleep 2; done")
 
     def flwr(self, *arguments):
         done = subprocess.run(

@@ -1,5 +1,6 @@
 """A party."""
 
+import json
 import time
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def train(message, context):
     x, y = samples(k)
     w = party.start
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"begun-{party.round}").touch()
+    (folder / f"begun-{party.round}").write_text(json.dumps(party.own["weight"].tolist()))
     time.sleep(context.run_config["pause"])
     for _ in range(STEPS):
         w = party.pull(step(w, x, y))
