@@ -7,7 +7,7 @@ DEV := $(VENV)/.ready-dev
 INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help demo test lint bench browser clean
+.PHONY: help demo test test-torch lint bench browser clean
 
 help:
 	@echo "make demo   train eight methods on a small federation: a table and a report"
@@ -39,6 +39,11 @@ lint: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The adapter for PyTorch: 2.13.0 is the CPU build that the tests were run with.
+test-torch: $(DEV)
+	$(INSTALL) torch==2.13.0
+	$(BIN)/python -m pytest tests/flower/test_torch_party.py tests/experiments/test_running.py -k torch
 
 # Debian's Chromium, for the tests of pages; without it (and without FEDPLUS_BROWSER=required) they are skipped.
 browser:

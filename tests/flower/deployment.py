@@ -29,7 +29,7 @@ class Deployment:
     def __init__(self, folder):
         self.folder = folder
         self.processes = {}
-        self.ports = {name: free_port() for name in ("serverapp", "fleet", "control")}
+        self.port = free_port()
         self.env = os.environ | {
             "FLWR_HOME": str(folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -40,7 +40,7 @@ class Deployment:
         certificates(folder)
         (folder / "flwr" / "config.toml").write_text(
             f'[superlink]\ndefault = "loop"\n[superlink.loop]\n'
-            f'address = "127.0.0.1:{self.ports["control"]}"\n'
+            f'address = "127.0.0.1:{self.port}"\n'
             f'root-certificates = "{folder / "ca.crt"}"\n'
         )
 
@@ -67,20 +67,31 @@ class Deployment:
             self.kill(name)
 
     def superlink(self):
-        ports = self.ports
         self.start(
             "superlink", BIN / "flower-superlink",
-            "--host", "127.0.0.1", "--port", ports["control"],
+            "--host", "127.0.0.1", "--port", self.port,
             "--ssl-certfile", self.folder / "server.pem", "--ssl-keyfile", self.folder / "server.key",
             "--ssl-ca-certfile", self.folder / "ca.crt", "--enable-supernode-auth",
             "--database", self.folder / "state.db",
         )  # fmt: skip
-        self.wait(lambda: reachable(ports["control"]), "superlink")
+        self.wait(lambda: reachable(self.port), "superlink")
 
     def key(self, k):
-        path = self.folder / f"node-{k}"
-        subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", str(path)], check=True
+        """A node's key pair, as ssh-keygen -t ecdsa -b 384 makes it."""
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        path, key = self.folder / f"node-{k}", ec.generate_private_key(ec.SECP384R1())
+        path.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH,
+                serialization.NoEncryption(),
+            )
+        )  # fmt: skip
+        path.with_suffix(".pub").write_bytes(
+            key.public_key().public_bytes(
+                serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+            )
         )
         return path
 
@@ -90,7 +101,7 @@ class Deployment:
     def supernode(self, k, key):
         """A party's node, started again whenever it ends, as systemd does."""
         node = [
-            BIN / "flower-supernode", "--superlink", f"127.0.0.1:{self.ports['control']}",
+            BIN / "flower-supernode", "--superlink", f"127.0.0.1:{self.port}",
             "--root-certificates", self.folder / "ca.crt", "--auth-supernode-private-key", key,
             "--node-config", f"partition-id={k} num-partitions=2", "--port", free_port(),
         ]  # fmt: skip

@@ -1,7 +1,6 @@
 """A real deployment: TLS, node keys, a party killed and restarted, a server that goes on."""
 
 import json
-import shutil
 import sys
 
 import numpy as np
@@ -9,9 +8,6 @@ import pytest
 from deployment import APP, Deployment
 
 from fedplus.flower import FedPlus, InProcessGrid
-
-if shutil.which("ssh-keygen") is None:
-    pytest.skip("ssh-keygen is not installed", allow_module_level=True)
 
 
 @pytest.fixture

@@ -55,12 +55,12 @@ class Writer:
             "parties": federation.parties, "round": 0, "rounds": spec.train.rounds,
             "score_name": task.score_name, "better": task.better,
             "mean": None, "worst": None, "global_mean": None,
-            "started": _now(), "updated": _now(), "seconds": 0.0,
+            "started": now(), "updated": now(), "seconds": 0.0,
             "pid": os.getpid(), "host": platform.node(), "message": "",
         }  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / SPEC, to_toml(spec).encode())
-        _write_json(folder / ENV, environment() | self._first_command())
+        write_json(folder / ENV, environment() | self._first_command())
         self._begin_rounds(done)
         self.tell("running")
 
@@ -78,13 +78,13 @@ class Writer:
 
     def parties(self, references: Mapping[str, Host | None]) -> None:
         """Who takes part, and scores to compare with."""
-        _write_json(self.folder / PARTIES, _parties(self._federation, references))
+        write_json(self.folder / PARTIES, _parties(self._federation, references))
 
     def observe(self, evaluated: Evaluated) -> dict[str, Any]:
         """Another line, which is returned, and how far the run is."""
         line = line_of(evaluated, self._federation.test.size, self._task.better, self._path)
         if evaluated.round > self._round:
-            _append(self.folder / ROUNDS, json.dumps(line, separators=(",", ":")) + "\n")
+            append_line(self.folder / ROUNDS, line)
             self._round = evaluated.round
         self._status |= {
             "round": evaluated.round, "mean": line["personal"]["mean"],
@@ -96,10 +96,10 @@ class Writer:
     def tell(self, state: str, message: str = "") -> None:
         """Replace ``status.json``."""
         self._status |= {
-            "state": state, "message": message, "updated": _now(),
+            "state": state, "message": message, "updated": now(),
             "seconds": round(time.monotonic() - self._begun, 3),
         }  # fmt: skip
-        _write_json(self.folder / STATUS, self._status)
+        write_json(self.folder / STATUS, self._status)
 
     def models(self, run: Run) -> None:
         """Each party's model and the global one, as safetensors by parameter name."""
@@ -186,12 +186,12 @@ def _whole_lines(path: Path) -> list[bytes]:
     return content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
 
 
-def _append(path: Path, line: str) -> None:
-    """All of the line, or nothing."""
+def append_line(path: Path, line: Mapping[str, Any]) -> None:
+    """To ``rounds.jsonl``: all of the line, or nothing."""
     size = path.stat().st_size
     try:
         with path.open("a", encoding="utf-8") as file:
-            file.write(line)
+            file.write(json.dumps(line, separators=(",", ":")) + "\n")
             file.flush()
             os.fsync(file.fileno())
     except OSError:
@@ -199,9 +199,11 @@ def _append(path: Path, line: str) -> None:
         raise
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """A file for people and programs."""
     write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False).encode())
 
 
-def _now() -> str:
+def now() -> str:
+    """The time, for ``status.json``."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -59,9 +59,10 @@ class Party:
         self, method: FedPlus, message: Message, context: Context, folder: Path | str | None = None
     ) -> None:
         require(isinstance(method, FedPlus), "method", type(method).__name__, "a FedPlus")
-        arrays, config = message.content[ARRAYS], message.content[CONFIG]
+        records = message.content
+        arrays, config = records.array_records[ARRAYS], records.config_records[CONFIG]
         self._message, self._context, self._local = message, context, method.local
-        self.round = int(config[ROUND])
+        self.round = int(str(config[ROUND]))
         """Of the server, from 1."""
         self._federation = str(config[FEDERATION])
         received = from_record(arrays)
@@ -135,9 +136,10 @@ class Party:
                 name.removeprefix(EXTRA): a for name, a in found.items() if name.startswith(EXTRA)
             }
             return found[OWN], extra
-        told = self._context.state.get(f"{STATE}-of")
+        state = self._context.state
+        told = state.config_records.get(f"{STATE}-of")
         if told is not None and told.get(FEDERATION) == self._federation:
-            return self._shapes.flat(from_record(self._context.state[STATE])), {}
+            return self._shapes.flat(from_record(state.array_records[STATE])), {}
         return None, {}
 
 

@@ -19,6 +19,8 @@ from fedplus import algorithm
 from fedplus._check import require, require_number, require_whole
 from fedplus.aggregation import Moreau
 from fedplus.data.split import Host
+from fedplus.experiments.folder import CHECKPOINT
+from fedplus.flower.recorded import Recorded
 from fedplus.flower.records import (
     ARRAYS,
     CONFIG,
@@ -47,7 +49,11 @@ class FedPlus(Strategy):
             skipped.
         deadline: Seconds that a round waits for replies.
         patience: Seconds that a round waits for ``least`` parties to be connected.
-        folder: Where the server keeps its checkpoint. A new run with the same folder goes on from it.
+        folder: Where the server keeps its checkpoint, and rounds for ``fedplus board`` and ``fedplus
+            report``. A new run with the same folder goes on from it.
+        label: How tables and plots call the method.
+        score: What the parties' ``personal-score`` and ``global-score`` are, and which is better,
+            "higher" or "lower".
 
     A reply that is not in order (names, shapes, types, size, NaN, Inf) is dropped with a reason in the
     log, and counted. Models are kept by the node that Flower has authenticated.
@@ -56,7 +62,8 @@ class FedPlus(Strategy):
     def __init__(
         self, method: algorithm.FedPlus, *, rounds: int, cohort: int | None = None, seed: int = 0,
         least: int = 1, deadline: float = 600.0, patience: float = 300.0,
-        folder: Path | str | None = None,
+        folder: Path | str | None = None, label: str = "Fed+",
+        score: tuple[str, str] = ("accuracy", "higher"),
     ) -> None:  # fmt: skip
         require(isinstance(method, algorithm.FedPlus), "method", type(method).__name__, "a FedPlus")
         require_whole("rounds", rounds)
@@ -68,6 +75,12 @@ class FedPlus(Strategy):
         self._method, self._rounds, self._cohort, self._seed = method, rounds, cohort, seed
         self._least, self._deadline, self._patience = least, deadline, patience
         self._folder = None if folder is None else Path(folder)
+        require(score[1] in ("higher", "lower"), "score", score, '(a name, "higher" or "lower")')
+        self._about = {
+            "label": label, "method": label.lower(), "data": "deployment", "model": "the parties'",
+            "rounds": rounds, "score_name": score[0], "better": score[1],
+        }  # fmt: skip
+        self._recorded: Recorded | None = None
         self._shapes: Shapes | None = None
         self._federation = uuid.uuid4().hex
         self.done = 0
@@ -84,15 +97,31 @@ class FedPlus(Strategy):
         self._begin(arrays)
         assert self._shapes is not None
         first = to_record(self._shapes.arrays(self.w_global))
-        return self.start(grid, first, num_rounds=self._rounds - self.done, timeout=self._deadline)
+        left = self._rounds - self.done
+        try:
+            result = self.start(grid, first, num_rounds=left, timeout=self._deadline)
+        except BaseException as error:
+            self._tell("failed", f"{type(error).__name__}: {error}")
+            raise
+        self._tell("finished", "")
+        return result
+
+    def _tell(self, state: str, message: str) -> None:
+        if self._recorded is not None:
+            self._recorded.tell(state, message)
 
     def _begin(self, arrays: Mapping[str, Host]) -> None:
         self._shapes = Shapes.of(arrays)
         self.w_global = self._shapes.flat(arrays)
         self._first = self.w_global
-        if self._folder is None or not saved_in(self._folder):
+        if self._folder is None:
             return
-        found = load(self._folder)
+        if saved_in(self._folder / CHECKPOINT):
+            self._restore(load(self._folder / CHECKPOINT))
+        self._recorded = Recorded(self._folder, self._about, self.done)
+
+    def _restore(self, found: Checkpoint) -> None:
+        assert self._shapes is not None
         names = list(self._shapes.names)
         require(
             found.settings["names"] == names, "folder", f"{self._folder} of another model",
@@ -123,7 +152,7 @@ class FedPlus(Strategy):
                 self.models.setdefault(node, self._first)
         asked = self._sampled(nodes)
         assert self._shapes is not None
-        content = {
+        content: dict[str, Any] = {
             ARRAYS: to_record(self._shapes.arrays(self.w_global)),
             CONFIG: ConfigRecord({**config, ROUND: self.done + 1, FEDERATION: self._federation}),
         }
@@ -172,12 +201,25 @@ class FedPlus(Strategy):
         if self._method.over == "active":
             self.models = {}
         self._save()
+        if self._recorded is not None:
+            dropped = sum(round_ == self.done for round_, _, _ in self.dropped)
+            self._recorded.round(self.done, good, *self._figures(good), result, dropped)
         told: dict[str, Any] = {
             "replies": len(good), "parties": len(over), "skipped": self.skipped,
             "dropped": len(self.dropped), "iterations": int(result.iterations),
             "converged": int(result.converged), **_averaged(good),
         }  # fmt: skip
         return to_record(self._shapes.arrays(self.w_global)), MetricRecord(told)
+
+    def _figures(self, good: list[Reply]) -> tuple[dict[int, float], Host]:
+        """‖v_k‖ of the parties that replied, and what the aggregation does to where they start."""
+        local, w_global = self._method.local, jnp.asarray(self.w_global)
+        norms, changes = {}, []
+        for reply in good:
+            w = jnp.asarray(reply.w)
+            norms[reply.node] = float(jnp.linalg.norm(local.psi.prox(w - w_global)))
+            changes.append(float(jnp.std(local.start(w, w_global) - w)))
+        return norms, np.array(changes)
 
     def _taken(self, replies: Iterable[Message], shapes: Shapes) -> list[Reply]:
         """The good replies, one a party."""
@@ -209,7 +251,7 @@ class FedPlus(Strategy):
             "nodes": np.array(nodes, np.uint64),
             "models": np.stack(models) if models else np.zeros((0, self.w_global.size), np.float32),
         }
-        save(self._folder, Checkpoint(self.done, told, arrays))
+        save(self._folder / CHECKPOINT, Checkpoint(self.done, told, arrays))
 
     @override
     def configure_evaluate(

@@ -155,9 +155,9 @@ def _floats(values: Sequence[Any]) -> Host:
 def _over_parties(values: Any, n: int) -> Host:
     if values is None:
         return np.full(n, np.nan)
-    if len(values) != n:
+    if len(values) > n:
         raise SettingError(f"A list of a run must have {n} entries, got {len(values)}.")
-    return _floats(values)
+    return _floats([*values, *[np.nan] * (n - len(values))])  # Parties may have joined since.
 
 
 def _stacked(rows: list[Host], n: int) -> Host:

@@ -1,0 +1,140 @@
+"""A deployment's rounds in a run folder, so that ``fedplus board`` and ``fedplus report`` show it.
+
+Parties report scores with their replies, under the names in ``SCORES``; a party that has not replied
+counts with its last scores. Parties are called by their node ids, in the order in which they came.
+"""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedplus._write import write_atomically
+from fedplus.data.split import Host
+from fedplus.experiments.folder import FORMAT, PARTIES, ROUNDS, STATUS, parsed
+from fedplus.experiments.written import append_line, now, numbers, write_json
+from fedplus.flower.replies import Reply
+
+SCORES = {
+    "personal-score": "personal_score", "personal-loss": "personal_loss",
+    "global-score": "global_score", "global-loss": "global_loss",
+}  # fmt: skip
+SAMPLES = "num-examples"
+
+
+class Recorded:
+    """Keeps the run folder of one deployment."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], done: int) -> None:
+        """Begin the folder, or go on after so many rounds; ``about`` is for the list of runs."""
+        self._folder = folder
+        self._begun = time.monotonic()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._last: dict[int, dict[str, float]] = {}
+        self._better = str(about["better"])
+        self._status: dict[str, Any] = {
+            "format": FORMAT, "state": "running", "seed": 0, "parties": 0, "round": done,
+            "mean": None, "worst": None, "global_mean": None, "started": now(), "seconds": 0.0,
+            "pid": os.getpid(), "host": platform.node(), "message": "", **about,
+        }  # fmt: skip
+        path = folder / ROUNDS
+        kept = parsed(path.read_bytes(), path)[0] if done and path.exists() else []
+        kept = [line for line in kept if line["round"] <= done]
+        write_atomically(path, b"".join(_encoded(line) for line in kept))
+        if kept:
+            self._restore(kept[-1])
+        self.tell("running")
+
+    def _restore(self, line: Mapping[str, Any]) -> None:
+        """The parties' last scores, for those that do not reply at once."""
+        known = json.loads((self._folder / PARTIES).read_bytes())
+        for k, node in enumerate(map(int, known["names"])):
+            found = {name: line[key][k] for name, key in SCORES.items() if k < len(line[key])}
+            found[SAMPLES] = known["train"][k]
+            self._last[node] = {name: value for name, value in found.items() if value is not None}
+
+    def round(
+        self, round_: int, replies: Sequence[Reply], norms: Mapping[int, float],
+        change: Host, aggregate: Any, dropped: int,
+    ) -> None:  # fmt: skip
+        """Another line.
+
+        Args:
+            round_: From 1.
+            replies: The good ones.
+            norms: ‖v_k‖ of each party.
+            change: (K,): standard deviation, over the parameters, of what the aggregation does to a
+                party's model when it starts from w̃ (0 where it keeps its own).
+            aggregate: With iterations, residual and converged.
+            dropped: Replies that were not taken.
+        """
+        for reply in replies:
+            self._last.setdefault(reply.node, {}).update(reply.metrics)
+        nodes = list(self._last)
+        lists = {key: _of(self._last, nodes, name) for name, key in SCORES.items()}
+        v_norm = [norms.get(node, np.nan) for node in nodes]
+        line: dict[str, Any] = {"round": round_}
+        for which in ("personal", "global"):
+            line[which] = _summed_up(lists[f"{which}_score"], self._better)
+        line |= {key: numbers(values) for key, values in lists.items()}
+        line["v_norm"] = numbers(v_norm)
+        line["figures"] = {
+            "round": [round_], "change_mean": [0.0], "change_std": numbers([change.mean()]),
+            "change_most": numbers([change.max()]), "iterations": [int(aggregate.iterations)],
+            "residual": numbers([aggregate.residual]), "converged": [bool(aggregate.converged)],
+            "dropped": [dropped], "cohort": [len(replies)],
+        }  # fmt: skip
+        self._name_parties(nodes)
+        append_line(self._folder / ROUNDS, line)
+        self._status |= {
+            "round": round_, "parties": len(nodes), "mean": line["personal"]["mean"],
+            "worst": line["personal"]["worst"], "global_mean": line["global"]["mean"],
+        }  # fmt: skip
+        self.tell("running")
+
+    def _name_parties(self, nodes: Sequence[int]) -> None:
+        """Before the line that has them: a reader never finds more scores than names."""
+        samples = [int(self._last[node].get(SAMPLES, 0)) for node in nodes]
+        write_json(
+            self._folder / PARTIES,
+            {
+                "names": list(map(str, nodes)), "train": samples, "test": samples, "outliers": [],
+                "local": None, "majority": None, "stand_in_for": "",
+            },
+        )  # fmt: skip
+
+    def tell(self, state: str, message: str = "") -> None:
+        """Replace ``status.json``."""
+        seconds = round(time.monotonic() - self._begun, 3)
+        self._status |= {"state": state, "message": message, "updated": now(), "seconds": seconds}
+        write_json(self._folder / STATUS, self._status)
+
+
+def _of(last: Mapping[int, Mapping[str, float]], nodes: Sequence[int], name: str) -> list[float]:
+    return [last[node].get(name, np.nan) for node in nodes]
+
+
+def _summed_up(scores: Sequence[float], better: str) -> dict[str, float | None]:
+    """Of the parties that have told a score."""
+    known = np.array([score for score in scores if np.isfinite(score)])
+    if not known.size:
+        return dict.fromkeys(("mean", "pooled", "worst_decile", "worst", "std"))
+    order = np.sort(known) if better == "higher" else -np.sort(-known)
+    tenth = order[: max(1, len(order) // 10)].mean()
+    found = {
+        "mean": known.mean(),
+        "pooled": np.nan,
+        "worst_decile": tenth,
+        "worst": order[0],
+        "std": known.std(),
+    }
+    return dict(zip(found, numbers(list(found.values())), strict=True))
+
+
+def _encoded(line: Mapping[str, Any]) -> bytes:
+    return (json.dumps(line, separators=(",", ":")) + "\n").encode()
