@@ -2,18 +2,17 @@
 
 import os
 from collections.abc import Mapping
-from logging import WARNING
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
-from flwr.common import log
 
-from fedplus._check import SettingError, require
+from fedplus._check import require
 from fedplus.algorithm import FedPlus
 from fedplus.data.split import Host
+from fedplus.flower.kept import last_good
 from fedplus.flower.records import (
     ARRAYS,
     CONFIG,
@@ -24,7 +23,7 @@ from fedplus.flower.records import (
     from_record,
     to_record,
 )  # fmt: skip
-from fedplus.simulation.checkpoint import Checkpoint, load, save, saved_in
+from fedplus.simulation.checkpoint import Checkpoint, save
 
 OWN, EXTRA = "w", "extra/"
 STATE = "fedplus"
@@ -126,16 +125,11 @@ class Party:
 
     def _restored(self) -> tuple[Host | None, dict[str, Host]]:
         """The own model and what was kept with it: from the disk; the model alone from the context."""
-        for path in reversed(saved_in(self._folder)):
-            try:
-                found = load(path).arrays
-            except SettingError as error:
-                log(WARNING, "%s The one before it is used.", error)
-                continue
-            extra = {
-                name.removeprefix(EXTRA): a for name, a in found.items() if name.startswith(EXTRA)
-            }
-            return found[OWN], extra
+        found = last_good(self._folder)
+        if found is not None:
+            kept = found.arrays.items()
+            extra = {name.removeprefix(EXTRA): a for name, a in kept if name.startswith(EXTRA)}
+            return found.arrays[OWN], extra
         state = self._context.state
         told = state.config_records.get(f"{STATE}-of")
         if told is not None and told.get(FEDERATION) == self._federation:

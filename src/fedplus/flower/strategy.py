@@ -20,6 +20,8 @@ from fedplus._check import require, require_number, require_whole
 from fedplus.aggregation import Moreau
 from fedplus.data.split import Host
 from fedplus.experiments.folder import CHECKPOINT
+from fedplus.experiments.lock import held
+from fedplus.flower.kept import last_good
 from fedplus.flower.recorded import Recorded
 from fedplus.flower.records import (
     ARRAYS,
@@ -31,7 +33,7 @@ from fedplus.flower.records import (
     to_record,
 )  # fmt: skip
 from fedplus.flower.replies import Refusal, Reply, checked
-from fedplus.simulation.checkpoint import Checkpoint, load, save, saved_in
+from fedplus.simulation.checkpoint import Checkpoint, save
 
 POLL = 0.5
 """Seconds between two looks at who is connected."""
@@ -94,6 +96,13 @@ class FedPlus(Strategy):
 
     def run(self, grid: Grid, arrays: Mapping[str, Host]) -> Result:
         """Train from these first parameters, or go on from the checkpoint."""
+        if self._folder is None:
+            return self._run(grid, arrays)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with held(self._folder):
+            return self._run(grid, arrays)
+
+    def _run(self, grid: Grid, arrays: Mapping[str, Host]) -> Result:
         self._begin(arrays)
         assert self._shapes is not None
         first = to_record(self._shapes.arrays(self.w_global))
@@ -116,8 +125,9 @@ class FedPlus(Strategy):
         self._first = self.w_global
         if self._folder is None:
             return
-        if saved_in(self._folder / CHECKPOINT):
-            self._restore(load(self._folder / CHECKPOINT))
+        found = last_good(self._folder / CHECKPOINT)
+        if found is not None:
+            self._restore(found)
         self._recorded = Recorded(self._folder, self._about, self.done)
 
     def _restore(self, found: Checkpoint) -> None:
@@ -167,10 +177,9 @@ class FedPlus(Strategy):
 
     def _wait_for_parties(self, grid: Grid) -> list[int]:
         end = time.monotonic() + self._patience
-        wanted = max(self._least, self._cohort or 0)
         while True:
             nodes = sorted(grid.get_node_ids())
-            if len(nodes) >= wanted or time.monotonic() >= end:
+            if len(nodes) >= self._least or time.monotonic() >= end:
                 return nodes
             time.sleep(min(POLL, self._patience))
 
