@@ -9,6 +9,8 @@ from deployed import PARTIES, app_of, grid_of, samples, simulated, zeros
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 
 import fedplus as fp
+from fedplus.experiments.folder import RunFolder
+from fedplus.experiments.lock import held
 from fedplus.flower import FedPlus, InProcessGrid
 
 METHODS = {
@@ -292,3 +294,21 @@ def test_models_survive_the_loss_of_a_partys_disk(tmp_path):
     again.run(grid_of(PLUS, tmp_path), zeros())
     assert again.done == 3
     assert not again.dropped
+
+
+def test_a_damaged_checkpoint_of_the_server_gives_way_to_the_one_before(tmp_path):
+    FedPlus(PLUS, rounds=3, folder=tmp_path / "s").run(grid_of(PLUS, tmp_path / "p"), zeros())
+    newest = sorted((tmp_path / "s" / "checkpoint").iterdir())[-1]
+    newest.write_bytes(newest.read_bytes()[:-5])
+    again = FedPlus(PLUS, rounds=4, folder=tmp_path / "s")
+    again.run(grid_of(PLUS, tmp_path / "p"), zeros())
+    assert again.done == 4
+    assert [line["round"] for line in RunFolder(tmp_path / "s").lines] == [1, 2, 3, 4]
+
+
+def test_two_servers_do_not_share_a_folder(tmp_path):
+    with (
+        held(tmp_path),
+        pytest.raises(fp.SettingError, match="must be free"),
+    ):
+        FedPlus(PLUS, rounds=1, folder=tmp_path).run(grid_of(PLUS, tmp_path / "p"), zeros())

@@ -10,7 +10,7 @@ from fedplus.simulation.checkpoint import Checkpoint, load, saved_in
 
 
 def last_good(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint that is whole; a damaged one gives way, with a warning, to the one before."""
+    """The newest checkpoint that is whole; a damaged one gives way to the one before."""
     for path in reversed(saved_in(folder)):
         try:
             return load(path)
