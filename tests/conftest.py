@@ -33,6 +33,13 @@ def own_cache():
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_programs():
+    """Let go of a file's compiled programs: each holds memory maps, of which a process has 65,530."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def real_data():
     """For tests on published files, which are not part of the project."""

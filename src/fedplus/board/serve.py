@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import threading
+import time
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -50,11 +51,19 @@ def serve(
         # A second Ctrl-C cuts the streams off, and uvicorn would show where.
         logging.getLogger("uvicorn.error").addFilter(lambda record: not server.should_exit)
         address = _written(host, listener, token)
+        told = threading.Thread(target=_announce, args=(server, address, open_browser), daemon=True)
+        told.start()
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again when all is closed.
-            print(address, flush=True)
-            if open_browser:
-                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
             server.run(sockets=[listener])
+
+
+def _announce(server: uvicorn.Server, address: str, open_browser: bool) -> None:
+    """Say where it is, once it serves: from then on Ctrl-C ends it as it should."""
+    while not server.started:
+        time.sleep(0.01)
+    print(address, flush=True)
+    if open_browser:
+        webbrowser.open(address)
 
 
 def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
