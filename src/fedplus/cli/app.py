@@ -24,19 +24,30 @@ INTERRUPTED = 130
 app = typer.Typer(
     name="fedplus", no_args_is_help=True, rich_markup_mode=None, suggest_commands=False,
     pretty_exceptions_enable=False,
-    help="Robust, personalised federated learning.",
 )  # fmt: skip
-for command in (run, compare, report, board):
-    app.command()(command)
-app.add_typer(data.app, name="data")
-app.command()(methods)
+for command, short in (
+    (run, "Train a method on a federation."),
+    (compare, "Train several methods, side by side in a table."),
+    (report, "Show runs in one HTML file."),
+    (board, "Watch runs live in the browser."),
+    (methods, "What there is to choose from, with settings."),
+):
+    app.command(short_help=short)(command)
+app.add_typer(data.app, name="data", short_help="Federations by name: list, get, look at.")
 
 
 @app.callback()
 def _common(
     debug: bool = typer.Option(False, "--debug", help="Show where in the code an error arose."),
 ) -> None:
-    """Robust, personalised federated learning."""
+    """Robust, personalised federated learning.
+
+    \b
+    fedplus compare digits-robust                   a first look, in a minute
+    fedplus run digits-robust --method fedgeomed+   one method; models, report
+    fedplus data list                               what to train on
+    fedplus methods                                 what to train with
+    """  # noqa: D301
 
 
 def _keep_compiled() -> None:
@@ -58,30 +69,44 @@ def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command and exit."""
-    given = sys.argv[1:] if arguments is None else arguments
     warnings.showwarning = _show_warning
+    try:
+        status = _run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # As in ``fedplus methods | head -1``.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    sys.exit(status)
+
+
+def _run(given: list[str]) -> int:
+    """The exit status; what goes wrong is said in one line."""
     try:
         _keep_compiled()
         status = app(args=given, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message())
-        status = 0
+        return 0
     except (SettingError, click.ClickException) as error:
         if "--debug" in given:
             raise
         said = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        if said:
-            print(f"fedplus: {' '.join(said.split())}", file=sys.stderr)
-        sys.exit(2)
+        return _ended(" ".join(said.split()), 2)
     except (click.Abort, KeyboardInterrupt, StoppedError) as stop:
-        print(f"fedplus: stopped. {stop}".rstrip(), file=sys.stderr)
-        sys.exit(1)
+        return _ended(f"stopped. {stop}".rstrip(), 1)
+    except BrokenPipeError:
+        raise
     except Exception as error:
         if "--debug" in given:
             raise
         told = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"fedplus: {told} (--debug before the command shows where)", file=sys.stderr)
-        sys.exit(1)
+        return _ended(f"{told} (--debug before the command shows where)", 1)
     if status == INTERRUPTED:
-        print("fedplus: stopped.", file=sys.stderr)
-    sys.exit(1 if status else 0)
+        return _ended("stopped.", 1)
+    return 1 if status else 0
+
+
+def _ended(said: str, status: int) -> int:
+    if said:
+        print(f"fedplus: {said}", file=sys.stderr)
+    return status
