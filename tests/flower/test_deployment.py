@@ -47,8 +47,8 @@ def test_a_deployment_is_as_in_process_and_survives_a_killed_party(deployment, t
     told = json.loads((server / "told.json").read_text())
     expected = in_process(tmp_path / "here", rounds=3)
     assert (told["done"], told["skipped"], told["dropped"]) == (3, 0, [])
-    np.testing.assert_allclose(told["w_global"], expected.w_global, atol=1e-6)
-    models = sorted(w.tolist() for w in expected.models.values())
+    np.testing.assert_allclose(told["w_global"], expected.state.w_global, atol=1e-6)
+    models = sorted(w.tolist() for w in expected.state.models.values())
     np.testing.assert_allclose(told["models"], models, atol=1e-6)
 
     deployment.kill("node-1")
@@ -57,7 +57,7 @@ def test_a_deployment_is_as_in_process_and_survives_a_killed_party(deployment, t
     deployment.wait(lambda: begun(parties / "1"), "the killed party", 240)
     assert min(begun(parties / "1")) > 3
     own = json.loads((parties / "1" / f"begun-{min(begun(parties / '1'))}").read_text())
-    np.testing.assert_allclose(own, expected.models[2], atol=1e-6)
+    np.testing.assert_allclose(own, expected.state.models[2], atol=1e-6)
     assert begun(parties / "0")  # Nobody else noticed.
     deployment.flwr("stop", second, "loop")
 

@@ -51,11 +51,11 @@ def test_the_board_and_the_report_show_it(tmp_path):
     assert [line["round"] for line in found.lines] == [1, 2, 3, 4, 5]
     last = found.lines[-1]
     for k, (x, y) in enumerate(samples()):
-        w = strategy.models[k + 1]
+        w = strategy.state.models[k + 1]
         mine = {"bias": w[:1], "weight": w[None, 1:]}
         assert last["personal_score"][k] == pytest.approx(error(mine, x, y), rel=1e-4)
     assert last["personal"]["worst"] == max(last["personal_score"])
-    v = METHOD.local.psi.prox(strategy.models[5] - strategy.w_global)
+    v = METHOD.local.psi.prox(strategy.state.models[5] - strategy.state.w_global)
     assert last["v_norm"][4] == pytest.approx(float(np.linalg.norm(v)), rel=1e-4)
     (row,) = [row for row in table_of([found]).rows if row.method]
     assert row.columns["mean"][0] == pytest.approx(np.mean(last["personal_score"]))

@@ -39,11 +39,11 @@ def test_the_same_models_as_the_simulator(name, tmp_path):
     strategy = FedPlus(method, rounds=6)
     result = strategy.run(grid_of(method, tmp_path), zeros())
     expected = simulated(method, rounds=6)
-    np.testing.assert_allclose(strategy.w_global, expected.w_global, atol=1e-5)
+    np.testing.assert_allclose(strategy.state.w_global, expected.w_global, atol=1e-5)
     got = {k: array.numpy() for k, array in result.arrays.items()}
     np.testing.assert_allclose(flat(got), expected.w_global, atol=1e-5)
     if method.over == "all":
-        models = np.stack([strategy.models[node] for node in sorted(strategy.models)])
+        models = np.stack([strategy.state.models[node] for node in sorted(strategy.state.models)])
         np.testing.assert_allclose(models, expected.state.w_local, atol=1e-5)
 
 
@@ -63,10 +63,10 @@ def test_who_is_asked_is_seeded_and_others_keep_their_last_model(tmp_path):
         asked.append(seen)
         assert len(seen) == 3
         assert all(len(set(nodes)) == 2 for nodes in seen)
-        assert sorted(strategy.models) == list(range(1, PARTIES + 1))
+        assert sorted(strategy.state.models) == list(range(1, PARTIES + 1))
         never = set(range(1, PARTIES + 1)) - {node for nodes in seen for node in nodes}
         for node in never:
-            assert not strategy.models[node].any()
+            assert not strategy.state.models[node].any()
     assert asked[0] == asked[1]
 
 
@@ -77,11 +77,11 @@ def test_a_server_that_is_new_goes_on_where_the_old_one_was(tmp_path):
     first.run(grid_of(PLUS, tmp_path / "b"), zeros())
     second = FedPlus(PLUS, rounds=6, folder=tmp_path / "server")
     second.run(grid_of(PLUS, tmp_path / "b"), zeros())
-    assert second.done == 6
-    np.testing.assert_array_equal(second.w_global, whole.w_global)
-    assert second.models.keys() == whole.models.keys()
-    for node, w in whole.models.items():
-        np.testing.assert_array_equal(second.models[node], w)
+    assert second.state.done == 6
+    np.testing.assert_array_equal(second.state.w_global, whole.state.w_global)
+    assert second.state.models.keys() == whole.state.models.keys()
+    for node, w in whole.state.models.items():
+        np.testing.assert_array_equal(second.state.models[node], w)
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
@@ -99,8 +99,8 @@ def test_too_few_parties_skip_the_round_after_a_bounded_wait(tmp_path):
     begun = time.monotonic()
     strategy.run(grid, zeros())
     assert time.monotonic() - begun < 20
-    assert (strategy.done, strategy.skipped) == (2, 2)
-    assert not strategy.w_global.any()
+    assert (strategy.state.done, strategy.state.skipped) == (2, 2)
+    assert not strategy.state.w_global.any()
 
 
 def test_parties_that_come_back_are_taken_up_again(tmp_path):
@@ -111,15 +111,15 @@ def test_parties_that_come_back_are_taken_up_again(tmp_path):
 
     def pushed(messages):
         messages = list(messages)
-        grid.connected = [] if strategy.done in (1, 2) else list(range(1, PARTIES + 1))
+        grid.connected = [] if strategy.state.done in (1, 2) else list(range(1, PARTIES + 1))
         return push(messages)
 
     grid.push_messages = pushed
     strategy.run(grid, zeros())
     expected = FedPlus(PLUS, rounds=3)
     expected.run(grid_of(PLUS, tmp_path / "b"), zeros())
-    assert strategy.skipped == 2
-    np.testing.assert_allclose(strategy.w_global, expected.w_global, atol=1e-6)
+    assert strategy.state.skipped == 2
+    np.testing.assert_allclose(strategy.state.w_global, expected.state.w_global, atol=1e-6)
 
 
 def arrays_of(reply):
@@ -206,7 +206,7 @@ def test_a_malformed_reply_is_dropped_with_a_reason_and_the_run_goes_on(name, tm
     grid = grid_of(method, tmp_path / "b")
     grid.connected = [1, 3, 4, 5]
     without.run(grid, zeros())
-    np.testing.assert_allclose(strategy.w_global, without.w_global, atol=1e-6)
+    np.testing.assert_allclose(strategy.state.w_global, without.state.w_global, atol=1e-6)
     if reason is None:
         assert strategy.dropped == []
         return
@@ -223,8 +223,8 @@ def test_a_hundred_malformed_replies_in_a_row_do_not_stop_it(tmp_path):
         zeros(),
     )
     assert len(strategy.dropped) == 100
-    assert strategy.skipped == 20
-    assert not strategy.w_global.any()
+    assert strategy.state.skipped == 20
+    assert not strategy.state.w_global.any()
 
 
 def test_a_minority_that_lies_harms_fedavg_and_not_the_medians(tmp_path):
@@ -238,7 +238,7 @@ def test_a_minority_that_lies_harms_fedavg_and_not_the_medians(tmp_path):
         data = samples()
         data[-1] = (data[-1][0], -data[-1][1])
         strategy.run(grid_of(method, tmp_path / name, data=data, spoil=spoil), zeros())
-        return strategy.w_global
+        return strategy.state.w_global
 
     kept = {"rfa": True, "coordinate_median": True, "fedavg": False}
     for name, is_kept in kept.items():
@@ -261,7 +261,7 @@ def test_parties_that_fail_are_told_and_the_others_go_on(tmp_path):
     assert (
         "No space left on device" in strategy.dropped[0][2] or "Traceback" in strategy.dropped[0][2]
     )
-    assert strategy.skipped == 0
+    assert strategy.state.skipped == 0
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_models_survive_the_loss_of_a_partys_disk(tmp_path):
     shutil.rmtree(tmp_path / "party-1")
     again = FedPlus(PLUS, rounds=3, folder=tmp_path / "server")
     again.run(grid_of(PLUS, tmp_path), zeros())
-    assert again.done == 3
+    assert again.state.done == 3
     assert not again.dropped
 
 
@@ -302,7 +302,7 @@ def test_a_damaged_checkpoint_of_the_server_gives_way_to_the_one_before(tmp_path
     newest.write_bytes(newest.read_bytes()[:-5])
     again = FedPlus(PLUS, rounds=4, folder=tmp_path / "s")
     again.run(grid_of(PLUS, tmp_path / "p"), zeros())
-    assert again.done == 4
+    assert again.state.done == 4
     assert [line["round"] for line in RunFolder(tmp_path / "s").lines] == [1, 2, 3, 4]
 
 

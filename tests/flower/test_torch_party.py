@@ -98,4 +98,4 @@ def test_the_same_federation_as_with_numpy(tmp_path):
     by_torch, by_numpy = FedPlus(METHOD, rounds=5), FedPlus(METHOD, rounds=5)
     by_torch.run(InProcessGrid(app, PARTIES), zeros())
     by_numpy.run(InProcessGrid(app_of(METHOD, tmp_path / "numpy"), PARTIES), zeros())
-    np.testing.assert_allclose(by_torch.w_global, by_numpy.w_global, atol=1e-5)
+    np.testing.assert_allclose(by_torch.state.w_global, by_numpy.state.w_global, atol=1e-5)

@@ -1,7 +1,6 @@
 """The server's side of Algorithm 1, as a Flower strategy."""
 
 import time
-import uuid
 from collections.abc import Iterable, Mapping
 from logging import INFO, WARNING
 from pathlib import Path
@@ -21,19 +20,17 @@ from fedplus.aggregation import Moreau
 from fedplus.data.split import Host
 from fedplus.experiments.folder import CHECKPOINT
 from fedplus.experiments.lock import held
-from fedplus.flower.kept import last_good
 from fedplus.flower.recorded import Recorded
 from fedplus.flower.records import (
     ARRAYS,
     CONFIG,
     FEDERATION,
     ROUND,
-    Shapes,
     from_record,
     to_record,
 )  # fmt: skip
 from fedplus.flower.replies import Refusal, Reply, checked
-from fedplus.simulation.checkpoint import Checkpoint, save
+from fedplus.flower.state import ServerState
 
 POLL = 0.5
 """Seconds between two looks at who is connected."""
@@ -83,16 +80,16 @@ class FedPlus(Strategy):
             "rounds": rounds, "score_name": score[0], "better": score[1],
         }  # fmt: skip
         self._recorded: Recorded | None = None
-        self._shapes: Shapes | None = None
-        self._federation = uuid.uuid4().hex
-        self.done = 0
-        """Rounds, skipped ones too."""
-        self.skipped = 0
+        self._state: ServerState | None = None
         self.dropped: list[tuple[int, int, str]] = []
         """Round, node and reason of each reply that was not taken."""
-        self.w_global: Host = np.zeros(0, np.float32)
-        self.models: dict[int, Host] = {}
-        """The last model of each party; of one that has not replied yet, the first w̃."""
+
+    @property
+    def state(self) -> ServerState:
+        """w̃, W and how far the federation is; once it has begun."""
+        require(self._state is not None, "the federation", "none", "begun: call run first")
+        assert self._state is not None
+        return self._state
 
     def run(self, grid: Grid, arrays: Mapping[str, Host]) -> Result:
         """Train from these first parameters, or go on from the checkpoint."""
@@ -103,10 +100,9 @@ class FedPlus(Strategy):
             return self._run(grid, arrays)
 
     def _run(self, grid: Grid, arrays: Mapping[str, Host]) -> Result:
-        self._begin(arrays)
-        assert self._shapes is not None
-        first = to_record(self._shapes.arrays(self.w_global))
-        left = self._rounds - self.done
+        state = self._begin(arrays)
+        first = to_record(state.shapes.arrays(state.w_global))
+        left = self._rounds - state.done
         try:
             result = self.start(grid, first, num_rounds=left, timeout=self._deadline)
         except BaseException as error:
@@ -119,58 +115,41 @@ class FedPlus(Strategy):
         if self._recorded is not None:
             self._recorded.tell(state, message)
 
-    def _begin(self, arrays: Mapping[str, Host]) -> None:
-        self._shapes = Shapes.of(arrays)
-        self.w_global = self._shapes.flat(arrays)
-        self._first = self.w_global
+    def _begin(self, arrays: Mapping[str, Host]) -> ServerState:
         if self._folder is None:
-            return
-        found = last_good(self._folder / CHECKPOINT)
-        if found is not None:
-            self._restore(found)
-        self._recorded = Recorded(self._folder, self._about, self.done)
-
-    def _restore(self, found: Checkpoint) -> None:
-        assert self._shapes is not None
-        names = list(self._shapes.names)
-        require(
-            found.settings["names"] == names, "folder", f"{self._folder} of another model",
-            "one of this model's, or a new one",
-        )  # fmt: skip
-        self.done, self.skipped = found.round, found.settings["skipped"]
-        self._federation = found.settings["federation"]
-        self.w_global, self._first = found.arrays["w_global"], found.arrays["first"]
-        nodes = found.arrays["nodes"].astype(np.uint64).tolist()
-        self.models = dict(zip(nodes, found.arrays["models"], strict=True))
-        log(INFO, "Going on after round %s, from %s", self.done, self._folder)
+            self._state = ServerState.begun(arrays)
+            return self._state
+        self._state = ServerState.restored(arrays, self._folder / CHECKPOINT)
+        if self._state.done:
+            log(INFO, "Going on after round %s, from %s", self._state.done, self._folder)
+        self._recorded = Recorded(self._folder, self._about, self._state.done)
+        return self._state
 
     @override
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        if self._shapes is None:
-            self._begin(from_record(arrays))
+        state = self._state or self._begin(from_record(arrays))
         nodes = self._wait_for_parties(grid)
         if len(nodes) < self._least:
             log(
                 WARNING, "Round %s is skipped: %s of at least %s parties are connected after %g s",
-                self.done + 1, len(nodes), self._least, self._patience,
+                state.done + 1, len(nodes), self._least, self._patience,
             )  # fmt: skip
             return []
         if self._method.over == "all":
             for node in nodes:  # Alg. 1, l. 1
-                self.models.setdefault(node, self._first)
+                state.models.setdefault(node, state.first)
         asked = self._sampled(nodes)
-        assert self._shapes is not None
         content: dict[str, Any] = {
-            ARRAYS: to_record(self._shapes.arrays(self.w_global)),
-            CONFIG: ConfigRecord({**config, ROUND: self.done + 1, FEDERATION: self._federation}),
+            ARRAYS: to_record(state.shapes.arrays(state.w_global)),
+            CONFIG: ConfigRecord({**config, ROUND: state.done + 1, FEDERATION: state.federation}),
         }
-        log(INFO, "Round %s: %s of %s parties", self.done + 1, len(asked), len(nodes))
+        log(INFO, "Round %s: %s of %s parties", state.done + 1, len(asked), len(nodes))
         return [
             Message(
                 RecordDict(content), node, MessageType.TRAIN, ttl=2 * self._deadline,
-                group_id=str(self.done + 1),
+                group_id=str(state.done + 1),
             )
             for node in asked
         ]  # fmt: skip
@@ -186,43 +165,43 @@ class FedPlus(Strategy):
     def _sampled(self, nodes: list[int]) -> list[int]:
         if self._cohort is None or len(nodes) <= self._cohort:
             return nodes
-        rng = np.random.default_rng((self._seed, self.done))
+        rng = np.random.default_rng((self._seed, self.state.done))
         return sorted(rng.choice(nodes, self._cohort, replace=False).tolist())
 
     @override
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        assert self._shapes is not None
-        good = self._taken(replies, self._shapes)
-        self.done += 1
+        state = self.state
+        good = self._taken(replies)
+        state.done += 1
         if len(good) < self._least:
-            self.skipped += 1
+            state.skipped += 1
             self._save()
             return None, None
         for reply in good:  # l. 8-9
-            self.models[reply.node] = reply.w
-        over = self.models if self._method.over == "all" else {r.node: r.w for r in good}
+            state.models[reply.node] = reply.w
+        over = state.models if self._method.over == "all" else {r.node: r.w for r in good}
         stacked = np.stack([over[node] for node in sorted(over)])
         aggregate = self._method.aggregate or Moreau(self._method.local.psi)
-        result = aggregate(jnp.asarray(stacked), start=jnp.asarray(self.w_global))  # l. 10
-        self.w_global = np.asarray(result.w)
+        result = aggregate(jnp.asarray(stacked), start=jnp.asarray(state.w_global))  # l. 10
+        state.w_global = np.asarray(result.w)
         if self._method.over == "active":
-            self.models = {}
+            state.models = {}
         self._save()
         if self._recorded is not None:
-            dropped = sum(round_ == self.done for round_, _, _ in self.dropped)
-            self._recorded.round(self.done, good, *self._figures(good), result, dropped)
+            dropped = sum(round_ == state.done for round_, _, _ in self.dropped)
+            self._recorded.round(state.done, good, *self._figures(good), result, dropped)
         told: dict[str, Any] = {
-            "replies": len(good), "parties": len(over), "skipped": self.skipped,
+            "replies": len(good), "parties": len(over), "skipped": state.skipped,
             "dropped": len(self.dropped), "iterations": int(result.iterations),
             "converged": int(result.converged), **_averaged(good),
         }  # fmt: skip
-        return to_record(self._shapes.arrays(self.w_global)), MetricRecord(told)
+        return to_record(state.shapes.arrays(state.w_global)), MetricRecord(told)
 
     def _figures(self, good: list[Reply]) -> tuple[dict[int, float], Host]:
         """‖v_k‖ of the parties that replied, and what the aggregation does to where they start."""
-        local, w_global = self._method.local, jnp.asarray(self.w_global)
+        local, w_global = self._method.local, jnp.asarray(self.state.w_global)
         norms, changes = {}, []
         for reply in good:
             w = jnp.asarray(reply.w)
@@ -230,37 +209,23 @@ class FedPlus(Strategy):
             changes.append(float(jnp.std(local.start(w, w_global) - w)))
         return norms, np.array(changes)
 
-    def _taken(self, replies: Iterable[Message], shapes: Shapes) -> list[Reply]:
+    def _taken(self, replies: Iterable[Message]) -> list[Reply]:
         """The good replies, one a party."""
         good: dict[int, Reply] = {}
         for message in replies:
-            found = checked(message, shapes)
+            found = checked(message, self.state.shapes)
             if isinstance(found, Reply) and found.node in good:
                 found = Refusal(found.node, "a second reply of the same party")
             if isinstance(found, Reply):
                 good[found.node] = found
                 continue
-            self.dropped.append((self.done + 1, found.node, found.reason))
+            self.dropped.append((self.state.done + 1, found.node, found.reason))
             log(WARNING, "Round %s: dropped the reply of node %s: %s", *self.dropped[-1])
         return list(good.values())
 
     def _save(self) -> None:
-        if self._folder is None:
-            return
-        assert self._shapes is not None
-        nodes = sorted(self.models)
-        models = [self.models[node] for node in nodes]
-        told = {
-            "names": list(self._shapes.names), "federation": self._federation,
-            "skipped": self.skipped,
-        }  # fmt: skip
-        arrays = {
-            "w_global": self.w_global,
-            "first": self._first,
-            "nodes": np.array(nodes, np.uint64),
-            "models": np.stack(models) if models else np.zeros((0, self.w_global.size), np.float32),
-        }
-        save(self._folder / CHECKPOINT, Checkpoint(self.done, told, arrays))
+        if self._folder is not None:
+            self.state.save(self._folder / CHECKPOINT)
 
     @override
     def configure_evaluate(

@@ -20,8 +20,8 @@ def main(grid, context):
     )  # fmt: skip
     strategy.run(grid, zeros())
     told = {
-        "done": strategy.done, "skipped": strategy.skipped, "dropped": strategy.dropped,
-        "w_global": strategy.w_global.tolist(),
-        "models": sorted(w.tolist() for w in strategy.models.values()),
+        "done": strategy.state.done, "skipped": strategy.state.skipped, "dropped": strategy.dropped,
+        "w_global": strategy.state.w_global.tolist(),
+        "models": sorted(w.tolist() for w in strategy.state.models.values()),
     }  # fmt: skip
     (Path(config["server-folder"]) / "told.json").write_text(json.dumps(told))
