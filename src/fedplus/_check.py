@@ -1,7 +1,7 @@
 """Bad input, said in one line: what it is, what is allowed, what was got, what to do."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -32,9 +32,14 @@ def known(name: str, among: Mapping[str, T], what: str) -> T:
     """What has that name; a wrong one gets a suggestion."""
     if name in among:
         return among[name]
-    near = difflib.get_close_matches(str(name), among, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(among)}."
+    hint = meant(str(name), among) or f"Known: {', '.join(among)}."
     raise SettingError(f"{what} must be one that fedplus knows, got {name!r}. {hint}")
+
+
+def meant(name: str, among: Iterable[str]) -> str:
+    """A suggestion for a name that is not there; nothing where none is near."""
+    near = difflib.get_close_matches(name, list(among), n=1)
+    return f"Did you mean {near[0]}?" if near else ""
 
 
 def require_whole(name: str, value: Any, least: int = 1, kinds: Any = (int, np.integer)) -> None:

@@ -50,18 +50,6 @@ def _common(
     """  # noqa: D301
 
 
-def _keep_compiled() -> None:
-    """Keep compiled programs in the user's cache folder: a second run of a kind starts at once."""
-    import jax
-
-    from fedplus.data.files import place
-
-    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        update: Any = jax.config.update
-        update("jax_compilation_cache_dir", str(place.cache() / "compiled"))
-        update("jax_persistent_cache_min_compile_time_secs", 0.2)
-
-
 def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
     """In one line, without the code that it comes from."""
     print(f"fedplus: note: {' '.join(str(message).split())}", file=sys.stderr)
@@ -82,7 +70,6 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def _run(given: list[str]) -> int:
     """The exit status; what goes wrong is said in one line."""
     try:
-        _keep_compiled()
         status = app(args=given, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message())

@@ -41,11 +41,14 @@ class Output(NamedTuple):
     def __call__(self, folder: Path, runs: Sequence[RunFolder], title: str) -> None:
         """The table and where everything is."""
         from fedplus.report import formats
-        from fedplus.report.content import verdict
+        from fedplus.report.groups import grouped
         from fedplus.report.html import write_report
-        from fedplus.report.tables import table_of
+        from fedplus.report.read import read
+        from fedplus.report.summary import verdict
+        from fedplus.report.tables import compared
 
-        table = table_of(runs)
+        groups = grouped([read(run) for run in runs])
+        table = compared(groups)
         report = write_report(runs, folder / REPORT, title=title or None)
         if len(runs) > 1:
             for suffix, made in (
@@ -65,7 +68,7 @@ class Output(NamedTuple):
             console = Console(highlight=False)
             console.print(formats.caption(table) + ".", markup=False)
             console.print(formats.terminal(table))
-            for text in filter(None, (formats.footnote(table), verdict(runs))):
+            for text in filter(None, (formats.footnote(table), verdict(groups, table.score))):
                 console.print(text, markup=False)
             print(f"Runs and models: {folder}")
             print(f"Report:          {report}")
@@ -105,6 +108,7 @@ def again(folder: Path, track: Sequence[str], output: Output) -> None:
 def _run(
     spec: Spec, source: Source, folder: Path, track: Sequence[str], output: Output, *, resume: bool
 ) -> None:
+    _keep_compiled()
     several = len(folders_of(spec, folder))
     with _shown(spec, several) if several > 1 else nullcontext() as told:
         try:
@@ -113,6 +117,18 @@ def _run(
             again = f"Go on with: fedplus run --resume {shlex.quote(str(folder))}"
             raise StoppedError(again if (folder / SPEC).exists() else "") from stop
     output(folder, runs, spec.title)
+
+
+def _keep_compiled() -> None:
+    """Keep compiled programs in the user's cache folder: a second run of a kind starts at once."""
+    import jax
+
+    from fedplus.data.files import place
+
+    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        update: Any = jax.config.update
+        update("jax_compilation_cache_dir", str(place.cache() / "compiled"))
+        update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 @contextmanager

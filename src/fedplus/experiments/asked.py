@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedplus._check import SettingError, known, require
+from fedplus._check import SettingError, known, meant, require
 from fedplus.data import SETS
-from fedplus.data.holdout import Splitting
-from fedplus.experiments.build import MODELS
+from fedplus.experiments.build import MODELS, OF_FILES
 from fedplus.experiments.defaults import filled
 from fedplus.experiments.folder import SPEC
 from fedplus.experiments.source import Source, read
@@ -108,8 +107,8 @@ def _names(content: Mapping[str, Any], table: str) -> set[str]:
         return {name for one in content["methods"] for name in _settings(one["name"])}
     if table == "data":
         named = content["data"].get("name")
-        of_files = {"target", "regress", "missing", *Splitting.__annotations__} - {"seed", "name"}
-        return {"standardise"} | (set(SETS[named].settings) if named in SETS else of_files)
+        of_set = SETS[named].settings if named in SETS else OF_FILES - {"name"}
+        return {"standardise", *of_set}
     if table == "model":
         name = content.get("model", {}).get("name", "auto")
         return (
@@ -127,10 +126,7 @@ def _listed(content: Mapping[str, Any]) -> str:
 
 
 def _nearest(content: Mapping[str, Any], key: str) -> str:
-    import difflib
-
     all_ = sorted(
         set().union(*(_names(content, table) for table in TABLES)) | set(Data.model_fields)
     )
-    near = difflib.get_close_matches(key, all_, 1)
-    return f"Did you mean {near[0]}?" if near else f"Known: {', '.join(all_)}."
+    return meant(key, all_) or f"Known: {', '.join(all_)}."

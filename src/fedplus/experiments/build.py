@@ -50,6 +50,8 @@ MODELS: dict[str, tuple[Callable[..., models.Model], tuple[str, ...]]] = {
     "lstm": (models.lstm, ("hidden", "layers")),
 }
 """With what can be set; the sizes of inputs and outputs come from the data."""
+OF_FILES = {"target", "regress", "missing", *Splitting.__annotations__} - {"seed"}
+"""What can be set of a folder of files."""
 
 
 def federation_of(spec: Data, source: Source) -> Federation:
@@ -69,9 +71,8 @@ def federation_of(spec: Data, source: Source) -> Federation:
 
 def _from_folder(spec: Data) -> Federation:
     assert spec.folder is not None
-    allowed = {"target", "regress", "missing", *Splitting.__annotations__} - {"seed"}
     for name in spec.settings:
-        require(name in allowed, "data", name, f"one of: {', '.join(sorted(allowed))}")
+        require(name in OF_FILES, "data", name, f"one of: {', '.join(sorted(OF_FILES))}")
     settings = {"name": Path(spec.folder).name, **spec.settings}
     return Federation.from_folder(spec.folder, seed=spec.seed or 0, **settings)
 

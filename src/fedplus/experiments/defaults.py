@@ -122,9 +122,6 @@ def _resized(spec: Spec) -> bool:
 def _filled(one: Method, eta: float, data: str | None) -> Method:
     if one.name not in METHODS:
         return one
-    given = one.settings
-    rate = given.get("eta", given.get("eta_l", eta))
-    number = rate if isinstance(rate, (int, float)) and rate > 0 else eta
     own = {
         name: list(default) if isinstance(default, tuple) else default
         for name, default in method(one.name).settings.items()
@@ -134,8 +131,8 @@ def _filled(one: Method, eta: float, data: str | None) -> Method:
     return Method.model_validate(
         {
             **own,
-            **settings_of(one.name, float(number), data),
-            **given,
+            **settings_of(one.name, _rate(one, eta), data),
+            **one.settings,
             "name": one.name,
             "label": label,
         }

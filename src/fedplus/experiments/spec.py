@@ -4,14 +4,13 @@ A specification asks for every method with every seed. What it leaves out is fil
 ``defaults.filled``, so that a run's own ``spec.toml`` says everything.
 """
 
-import difflib
 import math
 from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import AfterValidator, ConfigDict, Field
 
-from fedplus._check import SettingError
+from fedplus._check import SettingError, meant
 from fedplus.experiments.source import Source
 
 Whole = Annotated[int, Field(ge=1)]
@@ -167,9 +166,8 @@ def _told(error: Any, source: Source) -> str:
     where, kind, got = source.where(place), error["type"], error["input"]
     if kind == "extra_forbidden":
         allowed = sorted(_fields_at(place[:-1]))
-        close = difflib.get_close_matches(str(place[-1]), allowed, 1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        return f"{where}{name} is not known, allowed are: {', '.join(allowed)}.{hint}"
+        hint = meant(str(place[-1]), allowed)
+        return f"{where}{name} is not known, allowed are: {', '.join(allowed)}. {hint}".rstrip()
     if kind == "missing":
         return f"{where}{name} is missing. {_EXAMPLES.get(str(place[-1]), 'Give it.')}"
     said = error["msg"].removeprefix("Input ").removeprefix("should be ")

@@ -121,10 +121,7 @@ def line_of(
     found, figures = evaluated.evaluation, evaluated.figures
     line: dict[str, Any] = {"round": evaluated.round}
     for which in ("personal", "global"):
-        score = found[f"{which}_score"]
-        worst = score.min() if better == "higher" else score.max()
-        told = {**summary(score, size, better)._asdict(), "worst": worst}
-        line[which] = {name: _number(value) for name, value in told.items()}
+        line[which] = summed_up(found[f"{which}_score"], size, better)
     for name in ("personal_score", "personal_loss", "global_score", "global_loss", "v_norm"):
         line[name] = numbers(found[name])
     if "objective" in found:
@@ -144,6 +141,13 @@ def line_of(
         "cohort": [int(figures["cohort"].shape[1])] * rounds,
     }
     return line
+
+
+def summed_up(score: Host, size: Host, better: str) -> dict[str, float | None]:
+    """Scores of all parties in a few numbers."""
+    worst = score.min() if better == "higher" else score.max()
+    told = {**summary(score, size, better)._asdict(), "worst": worst}
+    return {name: _number(value) for name, value in told.items()}
 
 
 def numbers(values: Any) -> list[float | None]:

@@ -117,9 +117,10 @@ class Party:
         require(finite, "the party's model", "NaN or Inf", "finite", "Try a lower learning rate.")
         kept = {OWN: w} | {f"{EXTRA}{name}": np.asarray(a) for name, a in (extra or {}).items()}
         save(self._folder, Checkpoint(self.round, {"federation": self._federation}, kept))
-        self._context.state[STATE] = to_record(self._shapes.arrays(w))
+        sent = self._shapes.arrays(w)
+        self._context.state[STATE] = to_record(sent)
         self._context.state[f"{STATE}-of"] = ConfigRecord({FEDERATION: self._federation})
-        content: dict[str, Any] = {ARRAYS: to_record(self._shapes.arrays(w))}
+        content: dict[str, Any] = {ARRAYS: to_record(sent)}
         content[METRICS] = MetricRecord(dict(metrics or {}))
         return Message(content=RecordDict(content), reply_to=self._message)
 

@@ -17,7 +17,7 @@ import numpy as np
 from fedplus._write import write_atomically
 from fedplus.data.split import Host
 from fedplus.experiments.folder import FORMAT, PARTIES, ROUNDS, STATUS, parsed
-from fedplus.experiments.written import append_line, now, numbers, write_json
+from fedplus.experiments.written import append_line, now, numbers, summed_up, write_json
 from fedplus.flower.replies import Reply
 
 SCORES = {
@@ -80,7 +80,7 @@ class Recorded:
         v_norm = [norms.get(node, np.nan) for node in nodes]
         line: dict[str, Any] = {"round": round_}
         for which in ("personal", "global"):
-            line[which] = _summed_up(lists[f"{which}_score"], self._better)
+            line[which] = _of_the_known(lists[f"{which}_score"], self._better)
         line |= {key: numbers(values) for key, values in lists.items()}
         line["v_norm"] = numbers(v_norm)
         line["figures"] = {
@@ -119,21 +119,12 @@ def _of(last: Mapping[int, Mapping[str, float]], nodes: Sequence[int], name: str
     return [last[node].get(name, np.nan) for node in nodes]
 
 
-def _summed_up(scores: Sequence[float], better: str) -> dict[str, float | None]:
-    """Of the parties that have told a score."""
+def _of_the_known(scores: Sequence[float], better: str) -> dict[str, float | None]:
+    """Of the parties that have told a score; how to pool them only they know."""
     known = np.array([score for score in scores if np.isfinite(score)])
     if not known.size:
         return dict.fromkeys(("mean", "pooled", "worst_decile", "worst", "std"))
-    order = np.sort(known) if better == "higher" else -np.sort(-known)
-    tenth = order[: max(1, len(order) // 10)].mean()
-    found = {
-        "mean": known.mean(),
-        "pooled": np.nan,
-        "worst_decile": tenth,
-        "worst": order[0],
-        "std": known.std(),
-    }
-    return dict(zip(found, numbers(list(found.values())), strict=True))
+    return summed_up(known, np.ones(known.size), better) | {"pooled": None}
 
 
 def _encoded(line: Mapping[str, Any]) -> bytes:

@@ -43,12 +43,6 @@ def content(
     }
 
 
-def verdict(runs: Sequence[RunFolder]) -> str:
-    """What there is to see, in a sentence or two."""
-    groups = grouped([read(run) for run in runs])
-    return summary.verdict(groups, score_of(groups))
-
-
 def _title(groups: Sequence[Group]) -> str:
     data = listed(dict.fromkeys(group.data for group in groups), 3)
     told = [group for group in groups if group.method != "local"] or groups
