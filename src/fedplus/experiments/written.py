@@ -1,35 +1,28 @@
 """A run folder, written while the run goes on: see docs/runs.md for what is in it."""
 
-import datetime
-import json
-import os
-import platform
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedplus._check import SettingError
 from fedplus._write import write_atomically, write_folder_atomically
 from fedplus.data.federation import Federation
 from fedplus.data.split import Host
 from fedplus.experiments.environment import environment
+from fedplus.experiments.files import append_line, keep_lines, write_json
 from fedplus.experiments.folder import (
     ENV,
-    FORMAT,
     GLOBAL,
     MODELS,
     PARTIES,
     ROUNDS,
     SPEC,
-    STATUS,
     RunFolder,
     file_name,
-    parsed,
 )  # fmt: skip
 from fedplus.experiments.spec import Spec, to_toml
+from fedplus.experiments.status import Status
 from fedplus.models.ravel import named
 from fedplus.models.task import Task
 from fedplus.simulation import Run
@@ -46,18 +39,14 @@ class Writer:
         """Begin the folder, or go on with it: ``done`` rounds are kept by a checkpoint."""
         self.folder = folder
         self._federation, self._task, self._path = federation, task, tuple(spec.train.path)
-        self._begun = time.monotonic()
         self._round = 0
         (method,), (seed,) = spec.methods, spec.seeds
-        self._status: dict[str, Any] = {
-            "format": FORMAT, "state": "running", "label": method.label, "method": method.name,
-            "data": federation.name, "model": spec.model.name, "seed": seed,
-            "parties": federation.parties, "round": 0, "rounds": spec.train.rounds,
-            "score_name": task.score_name, "better": task.better,
-            "mean": None, "worst": None, "global_mean": None,
-            "started": now(), "updated": now(), "seconds": 0.0,
-            "pid": os.getpid(), "host": platform.node(), "message": "",
+        about = {
+            "label": method.label, "method": method.name, "data": federation.name,
+            "model": spec.model.name, "seed": seed, "parties": federation.parties, "round": 0,
+            "rounds": spec.train.rounds, "score_name": task.score_name, "better": task.better,
         }  # fmt: skip
+        self._status = Status(folder, about)
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / SPEC, to_toml(spec).encode())
         write_json(folder / ENV, environment() | self._first_command())
@@ -71,10 +60,8 @@ class Writer:
 
     def _begin_rounds(self, done: int) -> None:
         """Keep the lines that the checkpoint vouches for; the others will be written again."""
-        path = self.folder / ROUNDS
-        kept = [line for line in _whole_lines(path) if json.loads(line)["round"] <= done]
-        self._round = json.loads(kept[-1])["round"] if kept else 0
-        write_atomically(path, b"".join(kept))
+        kept = keep_lines(self.folder / ROUNDS, done)
+        self._round = int(kept[-1]["round"]) if kept else 0
 
     def parties(self, references: Mapping[str, Host | None]) -> None:
         """Who takes part, and scores to compare with."""
@@ -86,20 +73,12 @@ class Writer:
         if evaluated.round > self._round:
             append_line(self.folder / ROUNDS, line)
             self._round = evaluated.round
-        self._status |= {
-            "round": evaluated.round, "mean": line["personal"]["mean"],
-            "worst": line["personal"]["worst"], "global_mean": line["global"]["mean"],
-        }  # fmt: skip
-        self.tell("running")
+        self._status.evaluated(line)
         return line
 
     def tell(self, state: str, message: str = "") -> None:
         """Replace ``status.json``."""
-        self._status |= {
-            "state": state, "message": message, "updated": now(),
-            "seconds": round(time.monotonic() - self._begun, 3),
-        }  # fmt: skip
-        write_json(self.folder / STATUS, self._status)
+        self._status.tell(state, message)
 
     def models(self, run: Run) -> None:
         """Each party's model and the global one, as safetensors by parameter name."""
@@ -178,36 +157,3 @@ def _parties(federation: Federation, references: Mapping[str, Host | None]) -> d
         **scores,
         "stand_in_for": federation.info.stand_in_for,
     }
-
-
-def _whole_lines(path: Path) -> list[bytes]:
-    """The lines of an earlier part of the run; none if they are damaged: all are written again."""
-    try:
-        content = path.read_bytes()
-        parsed(content, path)
-    except (FileNotFoundError, SettingError):
-        return []
-    return content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
-
-
-def append_line(path: Path, line: Mapping[str, Any]) -> None:
-    """To ``rounds.jsonl``: all of the line, or nothing."""
-    size = path.stat().st_size
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, separators=(",", ":")) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        os.truncate(path, size)
-        raise
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """A file for people and programs."""
-    write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False).encode())
-
-
-def now() -> str:
-    """The time, for ``status.json``."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -5,19 +5,17 @@ counts with its last scores. Parties are called by their node ids, in the order 
 """
 
 import json
-import os
-import platform
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedplus._write import write_atomically
 from fedplus.data.split import Host
-from fedplus.experiments.folder import FORMAT, PARTIES, ROUNDS, STATUS, parsed
-from fedplus.experiments.written import append_line, now, numbers, summed_up, write_json
+from fedplus.experiments.files import append_line, keep_lines, write_json
+from fedplus.experiments.folder import PARTIES, ROUNDS
+from fedplus.experiments.status import Status
+from fedplus.experiments.written import numbers, summed_up
 from fedplus.flower.replies import Reply
 
 SCORES = {
@@ -33,19 +31,11 @@ class Recorded:
     def __init__(self, folder: Path, about: Mapping[str, Any], done: int) -> None:
         """Begin the folder, or go on after so many rounds; ``about`` is for the list of runs."""
         self._folder = folder
-        self._begun = time.monotonic()
         folder.mkdir(parents=True, exist_ok=True)
         self._last: dict[int, dict[str, float]] = {}
         self._better = str(about["better"])
-        self._status: dict[str, Any] = {
-            "format": FORMAT, "state": "running", "seed": 0, "parties": 0, "round": done,
-            "mean": None, "worst": None, "global_mean": None, "started": now(), "seconds": 0.0,
-            "pid": os.getpid(), "host": platform.node(), "message": "", **about,
-        }  # fmt: skip
-        path = folder / ROUNDS
-        kept = parsed(path.read_bytes(), path)[0] if done and path.exists() else []
-        kept = [line for line in kept if line["round"] <= done]
-        write_atomically(path, b"".join(_encoded(line) for line in kept))
+        self._status = Status(folder, {"seed": 0, "parties": 0, "round": done, **about})
+        kept = keep_lines(folder / ROUNDS, done)
         if kept:
             self._restore(kept[-1])
         self.tell("running")
@@ -91,11 +81,7 @@ class Recorded:
         }  # fmt: skip
         self._name_parties(nodes)
         append_line(self._folder / ROUNDS, line)
-        self._status |= {
-            "round": round_, "parties": len(nodes), "mean": line["personal"]["mean"],
-            "worst": line["personal"]["worst"], "global_mean": line["global"]["mean"],
-        }  # fmt: skip
-        self.tell("running")
+        self._status.evaluated(line, parties=len(nodes))
 
     def _name_parties(self, nodes: Sequence[int]) -> None:
         """Before the line that has them: a reader never finds more scores than names."""
@@ -110,9 +96,7 @@ class Recorded:
 
     def tell(self, state: str, message: str = "") -> None:
         """Replace ``status.json``."""
-        seconds = round(time.monotonic() - self._begun, 3)
-        self._status |= {"state": state, "message": message, "updated": now(), "seconds": seconds}
-        write_json(self._folder / STATUS, self._status)
+        self._status.tell(state, message)
 
 
 def _of(last: Mapping[int, Mapping[str, float]], nodes: Sequence[int], name: str) -> list[float]:
@@ -125,7 +109,3 @@ def _of_the_known(scores: Sequence[float], better: str) -> dict[str, float | Non
     if not known.size:
         return dict.fromkeys(("mean", "pooled", "worst_decile", "worst", "std"))
     return summed_up(known, np.ones(known.size), better) | {"pooled": None}
-
-
-def _encoded(line: Mapping[str, Any]) -> bytes:
-    return (json.dumps(line, separators=(",", ":")) + "\n").encode()
