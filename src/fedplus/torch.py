@@ -17,25 +17,13 @@ describe its own data. ``buffers`` and ``put_buffers`` keep them over restarts:
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 
-from fedplus._check import require
+from fedplus._pulled import Pulled, require_same
 from fedplus.data.split import Host
-
-
-class Pulled(Protocol):
-    """What pulls: a ``fedplus.flower.Party``, or anything with κ and an anchor."""
-
-    @property
-    def kappa(self) -> float:
-        """κ."""
-
-    @property
-    def anchor(self) -> dict[str, Host]:
-        """w̃ + v_k by name."""
 
 
 class Pull:
@@ -53,10 +41,7 @@ class Pull:
     ) -> None:
         anchor = party.anchor
         named = dict(model.named_parameters())
-        require(
-            set(named) == set(anchor), "model", ", ".join(named),
-            f"one with the parameters {', '.join(anchor)}",
-        )  # fmt: skip
+        require_same(anchor, {name: p.shape for name, p in named.items()}, "parameters")
         self.optimizer = optimizer
         self._share = 1 - party.kappa
         self._pairs = [
@@ -99,11 +84,7 @@ def put_buffers(model: torch.nn.Module, arrays: Mapping[str, Host]) -> None:
 
 
 def _put(tensors: Mapping[str, torch.Tensor], arrays: Mapping[str, Host], what: str) -> None:
-    require(set(tensors) == set(arrays), what, ", ".join(arrays), f"those of {', '.join(tensors)}")
+    require_same(arrays, {name: tensor.shape for name, tensor in tensors.items()}, what)
     with torch.no_grad():
         for name, tensor in tensors.items():
-            got = np.shape(arrays[name])
-            require(
-                got == tuple(tensor.shape), name, f"shape {got}", f"of shape {tuple(tensor.shape)}"
-            )
             tensor.copy_(torch.as_tensor(np.asarray(arrays[name])))

@@ -110,3 +110,22 @@ def test_a_message_is_a_model_and_little_more(tmp_path):
     reply = Party(METHOD, asked, context(), tmp_path).reply(big, {"num-examples": 3})
     for one in (asked, reply):
         assert one.content["arrays"].count_bytes() <= 4 * 250_000 + 1000
+
+
+def test_a_server_restored_from_a_backup_counts_back_and_the_party_goes_on(tmp_path):
+    for round_, value in ((5, 1.0), (6, 2.0), (7, 3.0), (2, 4.0)):
+        Party(METHOD, message(round_=round_), context(), tmp_path).reply(model(value))
+    assert Party(METHOD, message(round_=3), context(), tmp_path).own["bias"][0] == 4.0
+
+
+def test_a_party_works_for_so_many_steps_or_so_long(tmp_path, monkeypatch):
+    clock = iter(range(1000))
+    monkeypatch.setattr("fedplus.flower.party.time.monotonic", lambda: next(clock))
+    assert list(Party(METHOD, message(), context(), tmp_path).work(3)) == [0, 1, 2]
+    party = Party(METHOD, message(), context(), tmp_path)  # A second passes at each look.
+    assert list(party.work(seconds=4)) == [0, 1, 2, 3]
+    assert list(Party(METHOD, message(), context(), tmp_path).work(2, seconds=4)) == [0, 1]
+    assert list(Party(METHOD, message(), context(), tmp_path).work(5, seconds=0.5)) == [0]
+    for wrong in ({}, {"steps": 0}, {"seconds": -1}):
+        with pytest.raises(fp.SettingError, match="must be"):
+            party.work(**wrong)

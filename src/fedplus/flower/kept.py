@@ -1,5 +1,6 @@
 """What the server and the parties keep on disk, read after any accident."""
 
+import os
 from logging import WARNING
 from pathlib import Path
 
@@ -17,3 +18,9 @@ def last_good(folder: Path) -> Checkpoint | None:
         except SettingError as error:
             log(WARNING, "%s", error)
     return None
+
+
+def state_folder() -> Path:
+    """Where a machine of a federation keeps its models: $FEDPLUS_STATE, else ~/.local/state/fedplus."""
+    named = os.environ.get("FEDPLUS_STATE")
+    return Path(named) if named else Path.home() / ".local" / "state" / "fedplus"

@@ -1,7 +1,7 @@
 """A party's side of a round: lines 5 to 9 and 11 to 14 of Algorithm 1, around the user's own steps."""
 
-import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 
-from fedplus._check import require
+from fedplus._check import require, require_number, require_whole
 from fedplus.algorithm import FedPlus
 from fedplus.data.split import Host
-from fedplus.flower.kept import last_good
+from fedplus.flower.kept import last_good, state_folder
 from fedplus.flower.records import (
     ARRAYS,
     CONFIG,
@@ -48,8 +48,8 @@ class Party:
         method: The same settings as the server's, e.g. ``presets.fedgeomed_plus(...)``.
         message: The server's.
         context: Flower's; w_k is kept in it between rounds.
-        folder: Where w_k is kept over restarts; by default ``$FEDPLUS_STATE`` or
-            ``~/.local/state/fedplus``, in a folder of the node's own.
+        folder: Where w_k is kept over restarts; by default a folder of the node's own in
+            ``fedplus.flower.state_folder()``.
 
     A model of another federation, or none, means that the party is new: it starts from w̃.
     """
@@ -58,6 +58,7 @@ class Party:
         self, method: FedPlus, message: Message, context: Context, folder: Path | str | None = None
     ) -> None:
         require(isinstance(method, FedPlus), "method", type(method).__name__, "a FedPlus")
+        self._begun = time.monotonic()
         records = message.content
         arrays, config = records.array_records[ARRAYS], records.config_records[CONFIG]
         self._message, self._context, self._local = message, context, method.local
@@ -71,6 +72,7 @@ class Party:
         w_global = self._shapes.flat(received)
         top = Path(folder) if folder is not None else _own_folder(context)
         self._folder = top / self._federation
+        self._kept = 0
         own, self.extra = self._restored()
         """Whatever else the party kept with its model, e.g. BatchNorm's statistics."""
         w_k = w_global if own is None or own.shape != w_global.shape else own
@@ -97,6 +99,30 @@ class Party:
         descended = self._shapes.flat(arrays)
         return self._shapes.arrays(self.kappa * descended + (1 - self.kappa) * self._anchor)
 
+    def work(self, steps: int | None = None, seconds: float | None = None) -> Iterator[int]:
+        """E_k, this party's own: the numbers of its steps, until so many or until the time is up.
+
+        Args:
+            steps: At most so many.
+            seconds: No further step once so many have passed since the round began here. At least
+                one step is done.
+        """
+        given = steps is not None or seconds is not None
+        require(given, "work", "neither steps nor seconds", "limited by steps, by seconds, or both")
+        if steps is not None:
+            require_whole("steps", steps)
+        if seconds is not None:
+            require_number(seconds, "seconds", above=0)
+        end = float("inf") if seconds is None else self._begun + seconds
+        return self._numbers(steps, end)
+
+    @staticmethod
+    def _numbers(steps: int | None, end: float) -> Iterator[int]:
+        number = 0
+        while number == 0 or (number != steps and time.monotonic() < end):
+            yield number
+            number += 1
+
     def reply(
         self, arrays: Mapping[str, Host], metrics: Mapping[str, float] | None = None,
         extra: Mapping[str, Host] | None = None,
@@ -116,7 +142,8 @@ class Party:
         finite = bool(np.isfinite(w).all())
         require(finite, "the party's model", "NaN or Inf", "finite", "Try a lower learning rate.")
         kept = {OWN: w} | {f"{EXTRA}{name}": np.asarray(a) for name, a in (extra or {}).items()}
-        save(self._folder, Checkpoint(self.round, {"federation": self._federation}, kept))
+        told = {"federation": self._federation, "server-round": self.round}
+        save(self._folder, Checkpoint(self._kept + 1, told, kept))
         sent = self._shapes.arrays(w)
         self._context.state[STATE] = to_record(sent)
         self._context.state[f"{STATE}-of"] = ConfigRecord({FEDERATION: self._federation})
@@ -128,6 +155,7 @@ class Party:
         """The own model and what was kept with it: from the disk; the model alone from the context."""
         found = last_good(self._folder)
         if found is not None:
+            self._kept = found.round  # Counted here: a server restored from a backup counts back.
             kept = found.arrays.items()
             extra = {name.removeprefix(EXTRA): a for name, a in kept if name.startswith(EXTRA)}
             return found.arrays[OWN], extra
@@ -140,8 +168,6 @@ class Party:
 
 def _own_folder(context: Context) -> Path:
     """By the number that the operator gave the node, else by the node's id."""
-    top = os.environ.get("FEDPLUS_STATE")
-    base = Path(top) if top else Path.home() / ".local" / "state" / "fedplus"
     partition = context.node_config.get("partition-id")
     name = f"node-{context.node_id}" if partition is None else f"partition-{partition}"
-    return base / name
+    return state_folder() / name
