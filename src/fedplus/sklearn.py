@@ -1,7 +1,7 @@
 """scikit-learn's side of a party: an estimator with ``partial_fit``, followed by the pull of Fed+.
 
-Federated are ``coef_`` and ``intercept_`` of linear models such as ``SGDClassifier`` and ``SGDRegressor``,
-and ``coefs_`` and ``intercepts_`` of ``MLPClassifier`` and ``MLPRegressor``.
+Federated are ``coef_`` and ``intercept_`` of linear models (``SGDClassifier``, ``SGDRegressor``) and
+``coefs_`` and ``intercepts_`` of networks (``MLPClassifier``, ``MLPRegressor``).
 
 .. code-block:: python
 

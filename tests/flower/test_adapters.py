@@ -30,7 +30,9 @@ def halves(arrays):
     return {name: np.full(np.shape(a), 0.5, np.float32) for name, a in arrays.items()}
 
 
-@pytest.mark.parametrize("optimizer", [optax.sgd(0.1), optax.sgd(0.1, momentum=0.9), optax.adam(0.1)])
+@pytest.mark.parametrize(
+    "optimizer", [optax.sgd(0.1), optax.sgd(0.1, momentum=0.9), optax.adam(0.1)]
+)
 def test_every_step_is_the_optimizers_and_then_the_pull(optimizer):
     model = eqx.nn.MLP(3, 2, 4, 1, key=jax.random.key(0))
     params, static = eqx.partition(model, eqx.is_inexact_array)

@@ -73,7 +73,7 @@ def test_buffers_stay_with_the_party():
     np.testing.assert_array_equal(other[1].running_mean, model[1].running_mean)
     with pytest.raises(fp.SettingError, match="parameters must be those of"):
         adapter.put_arrays(model, {"x": np.zeros(1)})
-    with pytest.raises(fp.SettingError, match="parameters must be those of 0.weight"):
+    with pytest.raises(fp.SettingError, match=r"must be those of 0\.weight"):
         adapter.Pull(torch.optim.SGD(model.parameters(), lr=1), model, Fixed(1, {"x": np.zeros(1)}))
 
 
