@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write to a temporary file, sync and rename: a reader sees the old file or the new one."""
     temporary = _temporary(path)
     try:
-        _write_synced(temporary, content)
+        _write_synced(temporary, content, mode)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -25,6 +25,7 @@ def write_folder_atomically(path: Path, files: Iterable[tuple[str, bytes]]) -> N
     try:
         temporary.mkdir()
         for name, content in files:
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
             _write_synced(temporary / name, content)
         _sync_folder(temporary)
         shutil.rmtree(path, ignore_errors=True)
@@ -39,8 +40,8 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
-def _write_synced(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
+def _write_synced(path: Path, content: bytes, mode: int = 0o666) -> None:
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

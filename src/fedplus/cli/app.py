@@ -15,6 +15,7 @@ from fedplus._check import SettingError
 from fedplus.cli import data
 from fedplus.cli.compare import compare
 from fedplus.cli.methods import methods
+from fedplus.cli.new import new
 from fedplus.cli.report import board, report
 from fedplus.cli.run import run
 from fedplus.cli.studied import StoppedError
@@ -31,6 +32,7 @@ for command, short in (
     (report, "Show runs in one HTML file."),
     (board, "Watch runs live in the browser."),
     (methods, "What there is to choose from, with settings."),
+    (new, "Write an app that trains across machines."),
 ):
     app.command(short_help=short)(command)
 app.add_typer(data.app, name="data", short_help="Federations by name: list, get, look at.")
@@ -47,6 +49,7 @@ def _common(
     fedplus run digits-robust --method fedgeomed+   one method; models, report
     fedplus data list                               what to train on
     fedplus methods                                 what to train with
+    fedplus new hospitals                           an app for real machines
     """  # noqa: D301
 
 

@@ -3,9 +3,11 @@
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from logging import WARNING
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common import log
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
@@ -89,8 +91,10 @@ class InProcessGrid(Grid):
             return None
         try:
             reply = self._app(message, self.contexts[node])
-        except Exception:
-            reply = Message(Error(FAILED, traceback.format_exc()), reply_to=message)
+        except Exception as error:
+            log(WARNING, "Node %s failed:\n%s", node, traceback.format_exc())
+            reason = f"{type(error).__name__}: {error}"
+            reply = Message(Error(FAILED, reason), reply_to=message)
         return reply if self._tamper is None else self._tamper(reply)
 
     @override

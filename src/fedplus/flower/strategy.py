@@ -102,7 +102,12 @@ class FedPlus(Strategy):
     def _run(self, grid: Grid, arrays: Mapping[str, Host]) -> Result:
         state = self._begin(arrays)
         first = to_record(state.shapes.arrays(state.w_global))
-        left = self._rounds - state.done
+        left = max(0, self._rounds - state.done)
+        if not left:
+            log(
+                INFO, "All %s rounds are done. Raise rounds to go on; for a new federation, take "
+                "another folder than %s", self._rounds, self._folder,
+            )  # fmt: skip
         try:
             result = self.start(grid, first, num_rounds=left, timeout=self._deadline)
         except BaseException as error:

@@ -1,0 +1,205 @@
+"""A real deployment on this machine: a SuperLink and SuperNodes with TLS and keys, each a process."""
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.common.constant import PUBLIC_KEY_ALREADY_IN_USE_MESSAGE
+
+from fedplus.flower.certificates import (
+    AUTHORITY,
+    CERTIFICATE,
+    KEY,
+    public_of,
+    write_certificates,
+    write_key,
+)  # fmt: skip
+
+HOST = "127.0.0.1"
+CONNECTION = "here"
+"""How the ``flwr`` command calls this deployment."""
+COMPLETED = "finished:completed"
+BIN = Path(sys.executable).parent
+
+
+class LocalDeployment:
+    """Starts and stops the processes, and keeps what they write.
+
+    Args:
+        app: The folder of a Flower app.
+        folder: For certificates, keys, logs, Flower's database and the models (``state``). What is
+            there is used again, so that a deployment goes on where it was.
+        extra: Environment variables for all processes.
+    """
+
+    def __init__(self, app: Path, folder: Path, extra: Mapping[str, str] | None = None) -> None:
+        self.app, self.folder = app.resolve(), folder.resolve()
+        self.port = _free_port()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.environment = {
+            **os.environ, "FLWR_HOME": str(self.folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+            "FEDPLUS_STATE": str(self.folder / "state"),
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **(extra or {}),
+        }  # fmt: skip
+        (self.folder / "flwr").mkdir(parents=True, exist_ok=True)
+        if not (self.folder / AUTHORITY).exists():
+            write_certificates(self.folder, ["localhost", HOST])
+        (self.folder / "flwr" / "config.toml").write_text(
+            f'[superlink]\ndefault = "{CONNECTION}"\n[superlink.{CONNECTION}]\n'
+            f'address = "{HOST}:{self.port}"\n'
+            f"root-certificates = {json.dumps(str(self.folder / AUTHORITY))}\n"
+        )
+
+    def superlink(self) -> None:
+        """Start the server's SuperLink and wait until it answers."""
+        self.start(
+            "superlink", BIN / "flower-superlink", "--host", HOST, "--port", self.port,
+            "--ssl-certfile", self.folder / CERTIFICATE, "--ssl-keyfile", self.folder / KEY,
+            "--ssl-ca-certfile", self.folder / AUTHORITY, "--enable-supernode-auth",
+            "--database", self.folder / "superlink.db",
+        )  # fmt: skip
+        self.wait(lambda: _reachable(self.port), "the SuperLink")
+
+    def key(self, k: int) -> Path:
+        """A party's key, registered with the SuperLink, which must run."""
+        path = self.folder / f"node-{k}"
+        if not path.exists():
+            write_key(path)
+        try:
+            self.flwr("supernode", "register", public_of(path), CONNECTION)
+        except RuntimeError as error:
+            if PUBLIC_KEY_ALREADY_IN_USE_MESSAGE.lower() not in str(error).lower():
+                raise
+        return path
+
+    def supernode(self, k: int, key: Path, **config: Any) -> None:
+        """Start a party's SuperNode, and start it again whenever it ends, as systemd would."""
+        told = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
+        node = [
+            BIN / "flower-supernode", "--superlink", f"{HOST}:{self.port}", "--root-certificates",
+            self.folder / AUTHORITY, "--auth-supernode-private-key", key, "--node-config",
+            f"partition-id={k} {told}".rstrip(), "--port", _free_port(),
+        ]  # fmt: skip
+        command = shlex.join(map(str, node))
+        self.start(f"node-{k}", "/bin/sh", "-c", f"while true; do {command}; sleep 2; done")
+
+    def run(self, **config: Any) -> str:
+        """Submit the app with this run configuration; the run's id."""
+        values = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
+        given = ("-c", values) if values else ()
+        told = self._told("run", self.app, CONNECTION, *given)
+        return str(told["run-id"])
+
+    def status(self, run: str) -> str:
+        """Of a run, e.g. ``finished:completed``."""
+        return str(self._told("list", "--run-id", run, CONNECTION)["runs"][0]["status"])
+
+    def _told(self, *arguments: Any) -> Any:
+        """What Flower's command answers in JSON; it may tell of failure with exit status 0."""
+        said = self.flwr(*arguments, "--format", "json")
+        told = json.loads(said[said.index("{") :])
+        if not told.get("success"):
+            raise RuntimeError(f"flwr {arguments[0]} failed: {said}")
+        return told
+
+    def followed(self, run: str) -> str:
+        """Show the server's log until the run has ended; its status then."""
+        subprocess.run(
+            [str(BIN / "flwr"), "log", run, CONNECTION, "--stream"], env=self.environment,
+            check=False,
+        )  # fmt: skip
+        self.wait(lambda: self.status(run).startswith("finished"), "the end of the run")
+        return self.status(run)
+
+    def flwr(self, *arguments: Any) -> str:
+        """Flower's command; what it says."""
+        done = subprocess.run(
+            [str(BIN / "flwr"), *map(str, arguments)], env=self.environment, capture_output=True,
+            text=True, timeout=120, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise RuntimeError(f"flwr {arguments[0]} failed: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def start(self, name: str, *command: Any) -> None:
+        """Start a process; what it writes goes to a log of that name."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [*map(str, command)], env=self.environment, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def log(self, name: str) -> str:
+        """What a process has written."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def stop(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
+        """End a process and all that it started."""
+        process = self._processes.pop(name)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, how)
+        process.wait()
+
+    def close(self) -> None:
+        """End all processes, the parties first."""
+        for name in sorted(self._processes):
+            self.stop(name)
+
+    def wait(self, ready: Callable[[], Any], about: str, seconds: float = 120) -> None:
+        """Wait until something is so.
+
+        Raises:
+            TimeoutError: It is not, with the ends of all logs.
+        """
+        end = time.monotonic() + seconds
+        while not ready():
+            if time.monotonic() > end:
+                logs = (f"== {path.name}\n{path.read_text()[-3000:]}" for path in self._logs())
+                raise TimeoutError("\n".join([f"{about} took over {seconds:g} s", *logs]))
+            time.sleep(0.3)
+
+    def _logs(self) -> list[Path]:
+        return sorted(self.folder.glob("*.log"))
+
+
+@contextlib.contextmanager
+def deployed(app: Path, folder: Path, parties: int, **config: Any) -> Iterator[LocalDeployment]:
+    """The app on this machine, everything started; it is stopped at the end.
+
+    Args:
+        app: The folder of a Flower app.
+        folder: Where certificates, keys, logs and models are kept.
+        parties: How many.
+        config: The nodes' configuration, beside ``partition-id`` and ``num-partitions``.
+    """
+    made = LocalDeployment(app, folder)
+    try:
+        made.superlink()
+        for k in range(parties):
+            made.supernode(k, made.key(k), **{"num-partitions": parties, **config})
+        yield made
+    finally:
+        made.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind((HOST, 0))
+        return int(found.getsockname()[1])
+
+
+def _reachable(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((HOST, port), 1):
+        return True
+    return False

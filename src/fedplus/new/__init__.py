@@ -1,0 +1,68 @@
+"""A new app: server, party, certificates, a test, to run in process, simulated and deployed.
+
+The templates are real code, of a package called ``fedapp``: ``common``, and one folder a framework.
+"""
+
+import importlib.util
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from fedplus._check import known, require
+from fedplus._write import write_folder_atomically
+
+TEMPLATES = Path(__file__).parent / "templates"
+PACKAGE = "fedapp"
+
+
+class Framework(NamedTuple):
+    """What a party trains with."""
+
+    title: str
+    dependencies: tuple[str, ...]
+
+
+FRAMEWORKS: Mapping[str, Framework] = {
+    "torch": Framework("PyTorch", ("fedplus[flower,torch]",)),
+    "jax": Framework("JAX and Equinox", ("fedplus[flower,equinox]",)),
+    "numpy": Framework("NumPy", ("fedplus[flower]",)),
+}
+
+
+def write_app(folder: Path, framework: str) -> str:
+    """Write a new app; the name of its package, which is the folder's.
+
+    Raises:
+        SettingError: The framework is not known, the folder is there, or its name is no package's.
+    """
+    chosen = known(framework, FRAMEWORKS, "framework")
+    package = folder.name.replace("-", "_").lower()
+    require(
+        package.isidentifier(),
+        "name",
+        repr(folder.name),
+        "letters, digits, - and _, a letter first",
+    )
+    taken = package in sys.stdlib_module_names or importlib.util.find_spec(package) is not None
+    require(not taken, "name", repr(folder.name), "one that no installed package has")
+    require(not folder.exists(), "name", f"{folder}, which is there", "that of a new folder")
+    words = {
+        "fed-app": package.replace("_", "-"), PACKAGE: package, "FRAMEWORK": chosen.title,
+        '"DEPENDENCIES"': ", ".join(f'"{one}"' for one in chosen.dependencies),
+    }  # fmt: skip
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    write_folder_atomically(folder, _files(framework, words))
+    return package
+
+
+def _files(framework: str, words: Mapping[str, str]) -> list[tuple[str, bytes]]:
+    found = []
+    for top in (TEMPLATES / "common", TEMPLATES / framework):
+        for path in sorted(p for p in top.rglob("*") if p.is_file() and p.suffix != ".pyc"):
+            name, text = path.relative_to(top).as_posix(), path.read_text(encoding="utf-8")
+            for word, meant in words.items():
+                name, text = name.replace(word, meant), text.replace(word, meant)
+            found.append((name, text.encode()))
+    return found

@@ -1,0 +1,23 @@
+"""The app as a TLS deployment on this machine: ``python deploy.py``.
+
+A SuperLink and a SuperNode a party, each a process of its own, with certificates and keys made here.
+Run it again after Ctrl-C or a crash: it goes on with the next round. Everything is in ``--folder``.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from fedplus.flower.local import COMPLETED, deployed
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parties", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--folder", type=Path, default=Path("deployment"))
+    given = parser.parse_args()
+    print(f"Starting a SuperLink and {given.parties} SuperNodes; logs are in {given.folder}")
+    with deployed(Path(__file__).parent, given.folder, given.parties) as here:
+        status = here.followed(here.run(rounds=given.rounds, least=given.parties))
+    print(f"{status}. A report: fedplus report {given.folder / 'state' / 'fedapp' / 'server'}")
+    sys.exit(status != COMPLETED)

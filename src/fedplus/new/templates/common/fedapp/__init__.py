@@ -1,0 +1,1 @@
+"""Fed+ across machines. Yours to change: data.py (what a party holds), model.py and method.py."""

@@ -1,0 +1,28 @@
+"""The whole app in this process, to try and to debug it: ``python -m fedapp``."""
+
+import json
+import logging
+import os
+import time
+import tomllib
+from pathlib import Path
+
+from fedapp.party import app
+from fedapp.server import trained
+from fedplus.flower import InProcessGrid
+
+if __name__ == "__main__":
+    logging.getLogger("flwr").setLevel(logging.WARNING)
+    about = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())
+    config = about["tool"]["flwr"]["app"]["config"]
+    folder = Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+    os.environ["FEDPLUS_STATE"] = str(folder / "state")
+    grid = InProcessGrid(app, config["parties"], run_config=config)
+    strategy = trained(grid, config, folder / "server")
+    last = json.loads((folder / "server" / "rounds.jsonl").read_text().splitlines()[-1])
+    print(f"After {strategy.state.done} rounds, accuracy on each party's own test samples:")
+    print("party   its own model   the global model")
+    pairs = zip(last["personal_score"], last["global_score"], strict=True)
+    for k, (personal, of_global) in enumerate(pairs):
+        print(f"{k:5}   {personal:13.1%}   {of_global:16.1%}")
+    print(f"A report: fedplus report {folder / 'server'}")

@@ -1,0 +1,30 @@
+"""The server: asks parties for their models, aggregates them, and keeps what it needs to go on."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedapp.method import LABEL, METHOD
+from fedapp.model import first
+from fedplus.flower import FedPlus, state_folder
+
+app = ServerApp()
+
+
+def trained(grid: Grid, config: Mapping[str, Any], folder: Path) -> FedPlus:
+    """Train, or go on from what the folder holds."""
+    strategy = FedPlus(
+        METHOD, rounds=config["rounds"], cohort=config["cohort"] or None, least=config["least"],
+        deadline=config["deadline"], patience=config["patience"], folder=folder, label=LABEL,
+    )  # fmt: skip
+    strategy.run(grid, first())
+    return strategy
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Called by Flower."""
+    trained(grid, context.run_config, state_folder() / "fedapp" / "server")
