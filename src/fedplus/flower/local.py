@@ -43,7 +43,7 @@ class LocalDeployment:
 
     def __init__(self, app: Path, folder: Path, extra: Mapping[str, str] | None = None) -> None:
         self.app, self.folder = app.resolve(), folder.resolve()
-        self.port = _free_port()
+        self.port = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {
             **os.environ, "FLWR_HOME": str(self.folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0",
@@ -83,13 +83,20 @@ class LocalDeployment:
                 raise
         return path
 
-    def supernode(self, k: int, key: Path, **config: Any) -> None:
-        """Start a party's SuperNode, and start it again whenever it ends, as systemd would."""
+    def supernode(self, k: int, key: Path, port: int | None = None, **config: Any) -> None:
+        """Start a party's SuperNode, and start it again whenever it ends, as systemd would.
+
+        Args:
+            k: Its ``partition-id``.
+            key: Its private key.
+            port: Where it finds the server; by default the SuperLink's own.
+            config: The rest of its node configuration.
+        """
         told = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
         node = [
-            BIN / "flower-supernode", "--superlink", f"{HOST}:{self.port}", "--root-certificates",
-            self.folder / AUTHORITY, "--auth-supernode-private-key", key, "--node-config",
-            f"partition-id={k} {told}".rstrip(), "--port", _free_port(),
+            BIN / "flower-supernode", "--superlink", f"{HOST}:{port or self.port}",
+            "--root-certificates", self.folder / AUTHORITY, "--auth-supernode-private-key", key,
+            "--node-config", f"partition-id={k} {told}".rstrip(), "--port", free_port(),
         ]  # fmt: skip
         command = shlex.join(map(str, node))
         self.start(f"node-{k}", "/bin/sh", "-c", f"while true; do {command}; sleep 2; done")
@@ -193,7 +200,8 @@ def deployed(app: Path, folder: Path, parties: int, **config: Any) -> Iterator[L
         made.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with socket.socket() as found:
         found.bind((HOST, 0))
         return int(found.getsockname()[1])

@@ -40,11 +40,9 @@ def write_app(folder: Path, framework: str) -> str:
     chosen = known(framework, FRAMEWORKS, "framework")
     package = folder.name.replace("-", "_").lower()
     require(
-        package.isidentifier(),
-        "name",
-        repr(folder.name),
-        "letters, digits, - and _, a letter first",
-    )
+        re.fullmatch("[a-z][a-z0-9_]{0,31}", package) is not None, "name", repr(folder.name),
+        "at most 32 letters, digits, - and _, a letter first",
+    )  # fmt: skip
     taken = package in sys.stdlib_module_names or importlib.util.find_spec(package) is not None
     require(not taken, "name", repr(folder.name), "one that no installed package has")
     require(not folder.exists(), "name", f"{folder}, which is there", "that of a new folder")

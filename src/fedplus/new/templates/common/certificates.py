@@ -17,7 +17,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if given.folder.exists():
         parser.error(f"{given.folder} is there already; name another --folder, or move it away")
-    write_certificates(given.folder, given.hosts, given.days)
+    write_certificates(given.folder, [*given.hosts, "localhost", "127.0.0.1"], given.days)
     for k in range(given.parties):
         write_key(given.folder / f"node-{k}")
     print(f"{given.folder} holds {', '.join(sorted(p.name for p in given.folder.iterdir()))}")
