@@ -4,6 +4,7 @@ The templates are real code, of a package called ``fedapp``: ``common``, and one
 """
 
 import importlib.util
+import keyword
 import re
 import sys
 from collections.abc import Mapping
@@ -43,8 +44,12 @@ def write_app(folder: Path, framework: str) -> str:
         re.fullmatch("[a-z][a-z0-9_]{0,31}", package) is not None, "name", repr(folder.name),
         "at most 32 letters, digits, - and _, a letter first",
     )  # fmt: skip
-    taken = package in sys.stdlib_module_names or importlib.util.find_spec(package) is not None
-    require(not taken, "name", repr(folder.name), "one that no installed package has")
+    taken = (
+        keyword.iskeyword(package)
+        or package in sys.stdlib_module_names
+        or importlib.util.find_spec(package) is not None
+    )
+    require(not taken, "name", repr(folder.name), "one that Python and its packages do not use")
     require(not folder.exists(), "name", f"{folder}, which is there", "that of a new folder")
     words = {
         "fed-app": package.replace("_", "-"), PACKAGE: package, "FRAMEWORK": chosen.title,
