@@ -1,17 +1,14 @@
 """``fedplus new``: what it writes works at once, as a user would run it."""
 
-import os
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
+
 from command import environment, fedplus, refused
+from fedplus.new import FRAMEWORKS, TEMPLATES
 
-from fedplus.new import FRAMEWORKS
-
-ROOT = Path(__file__).parents[2]
 NEEDS = {"torch": "torch", "jax": "equinox", "numpy": "numpy"}
 every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
 
@@ -50,7 +47,7 @@ def test_nothing_of_the_template_is_left(made, framework):
 def test_the_code_is_in_order(made, framework):
     """ruff with this project's rules, mypy --strict on the app as it will be."""
     pytest.importorskip("flwr")
-    settings = ["--config", str(ROOT / "pyproject.toml")]
+    settings = ["--config", str(TEMPLATES / "ruff.toml")]
     run(made, "-m", "ruff", "check", *settings, "--config", "src=['.']", ".")
     run(made, "-m", "ruff", "format", "--check", *settings, ".")
     strict = [
@@ -88,8 +85,7 @@ def test_it_trains_in_process_and_its_own_tests_pass(made, framework):
 def test_refusals_leave_nothing(arguments, said, tmp_path):
     (tmp_path / "here").mkdir()
     assert said in refused("new", *arguments, cwd=tmp_path)
-    assert os.listdir(tmp_path) == ["here"]
-    assert os.listdir(tmp_path / "here") == []
+    assert list(tmp_path.rglob("*")) == [tmp_path / "here"]
 
 
 @pytest.mark.parametrize("framework", ["numpy"])
@@ -112,7 +108,11 @@ def test_certificates_and_keys(made, framework):
     assert all(key.startswith("ecdsa-sha2-nistp384 ") for key in keys)
     assert keys[0] != keys[1]
     again = subprocess.run(
-        [sys.executable, "certificates.py", "x"], cwd=made, capture_output=True, text=True, check=False
+        [sys.executable, "certificates.py", "x"],
+        cwd=made,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert again.returncode == 2
     assert "is there already" in again.stderr

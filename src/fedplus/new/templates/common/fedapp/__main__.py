@@ -7,9 +7,10 @@ import time
 import tomllib
 from pathlib import Path
 
+from fedplus.flower import InProcessGrid
+
 from fedapp.party import app
 from fedapp.server import trained
-from fedplus.flower import InProcessGrid
 
 if __name__ == "__main__":
     logging.getLogger("flwr").setLevel(logging.WARNING)

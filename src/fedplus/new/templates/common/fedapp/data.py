@@ -1,5 +1,6 @@
 """What a party holds. Replace it with your own reader; the rest of the app only calls ``held``."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ class Data(NamedTuple):
     y_test: Any
 
 
-def held(node: dict[str, Any]) -> Data:
+def held(node: Mapping[str, Any]) -> Data:
     """A party's own samples.
 
     Here: an equal part of scikit-learn's handwritten digits; the last party's images are negatives.

@@ -1,13 +1,16 @@
 """A party: trains on its own data, from its own model, and keeps both."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+from fedplus.flower import Party
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedapp.data import held
 from fedapp.method import METHOD
 from fedapp.model import judged, trained
-from fedplus.flower import Party
 
 app = ClientApp()
 
@@ -18,7 +21,7 @@ def train(message: Message, context: Context) -> Message:
 
     ``flower-supernode --node-config "partition-id=0 num-partitions=3 steps=50 seconds=30.0"``
     """
-    node = context.node_config
+    node: Mapping[str, Any] = context.node_config
     party = Party(METHOD, message, context)
     data = held(node)
     work = party.work(node.get("steps", context.run_config["steps"]), node.get("seconds"))

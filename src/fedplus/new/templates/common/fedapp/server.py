@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedplus.flower import FedPlus, state_folder
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedapp.method import LABEL, METHOD
 from fedapp.model import first
-from fedplus.flower import FedPlus, state_folder
 
 app = ServerApp()
 

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from fedplus.flower import InProcessGrid
 from flwr.clientapp import ClientApp
 
 from fedapp import party
 from fedapp.server import trained
-from fedplus.flower import InProcessGrid
 
 PARTIES = 3
 CONFIG = {

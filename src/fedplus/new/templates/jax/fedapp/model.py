@@ -6,11 +6,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import optax
+from fedplus.flower import Party
+from fedplus.jax import Pull, arrays, put_arrays
 
 from fedapp.data import CLASSES, FEATURES
 from fedapp.method import ETA
-from fedplus.flower import Party
-from fedplus.jax import Pull, arrays, put_arrays
 
 BATCH = 20
 OPTIMIZER = Pull(optax.sgd(ETA))

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from fedplus.flower import Party
 
 from fedapp.data import CLASSES, FEATURES
 from fedapp.method import ETA
-from fedplus.flower import Party
 
 BATCH = 20
 

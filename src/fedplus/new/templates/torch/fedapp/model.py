@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from fedplus.flower import Party
+from fedplus.torch import Pull, arrays, buffers, put_arrays, put_buffers
 from torch.nn.functional import cross_entropy
 
 from fedapp.data import CLASSES, FEATURES
 from fedapp.method import ETA
-from fedplus.flower import Party
-from fedplus.torch import Pull, arrays, buffers, put_arrays, put_buffers
 
 BATCH = 20
 

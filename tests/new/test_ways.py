@@ -1,0 +1,66 @@
+"""A new app on Flower's simulation, and deployed by its own script: real processes both."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from command import environment
+from fedplus.flower.local import free_port
+from fedplus.new import write_app
+
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture
+def app(tmp_path):
+    write_app(tmp_path / "meters", "numpy")
+    return tmp_path / "meters"
+
+
+def scores(folder):
+    """The parties' scores, round by round."""
+    lines = (folder / "meters" / "server" / "rounds.jsonl").read_text().splitlines()
+    return [json.loads(line)["personal_score"] for line in lines]
+
+
+def test_on_flowers_simulation(app, tmp_path):
+    pytest.importorskip("ray")
+    state = tmp_path / "state"
+    env = environment(
+        FLWR_HOME=str(tmp_path / "flwr"), FLWR_TELEMETRY_ENABLED="0", FEDPLUS_STATE=str(state),
+        FLWR_DISABLE_UPDATE_CHECK="1", FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION="1",
+        FLWR_LOCAL_SUPERLINK_HTTP_API_PORT=str(free_port()),
+        PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}",
+    )  # fmt: skip
+    command = [
+        BIN / "flwr", "run", ".", "--stream", "-c", "rounds=3", "--federation-config",
+        "num-supernodes=3",
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, cwd=app, env=env, capture_output=True, text=True, check=False, timeout=400
+        )
+        found = scores(state)
+    finally:  # Flower leaves a server of its own running.
+        subprocess.run(["pkill", "-f", str(tmp_path / "flwr")], check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(found) == 3
+    assert len(found[-1]) == 3
+    assert min(found[-1]) > 0.5  # Ten classes: chance is 0.1.
+
+
+@pytest.mark.long
+def test_deployed_by_its_own_script_and_once_more(app):
+    for rounds in (2, 3):  # The second time it goes on with the third round.
+        command = [sys.executable, "deploy.py", "--rounds", str(rounds), "--parties", "2"]
+        done = subprocess.run(
+            command, cwd=app, env=environment(), capture_output=True, text=True, check=False,
+            timeout=900,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "finished:completed" in done.stdout
+        assert len(scores(app / "deployment" / "state")) == rounds
