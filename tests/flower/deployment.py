@@ -1,8 +1,6 @@
 """A real deployment on loopback: SuperLink, SuperNodes, TLS, node keys, each a process of its own."""
 
 import contextlib
-import datetime
-import ipaddress
 import json
 import os
 import shlex
@@ -11,7 +9,14 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
+
+import numpy as np
+from certificates import certificates, node_key
+
+from fedplus.flower import FedPlus, InProcessGrid
+from fedplus.simulation.checkpoint import rounds_saved
 
 BIN = Path(sys.executable).parent
 APP = Path(__file__).parent / "app"
@@ -28,11 +33,13 @@ class Deployment:
 
     def __init__(self, folder):
         self.folder = folder
+        self.server, self.parties = folder / "server", folder / "parties"
+        self.keys = []
         self.processes = {}
         self.port = free_port()
         self.env = os.environ | {
             "FLWR_HOME": str(folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0",
-            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "JAX_PLATFORMS": "cpu",
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }  # fmt: skip
@@ -55,6 +62,23 @@ class Deployment:
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
+    def pids(self, name, command=""):
+        """What a process has started: all of it, or what runs this command."""
+        group = self.processes[name].pid
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                pid, line = int(folder.name), (folder / "cmdline").read_bytes().decode()
+                if pid != group and os.getpgid(pid) == group and command in line:
+                    yield pid
+
+    def crash(self, name, command=""):
+        """SIGKILL to what a process has started, but not to itself: a node is started again."""
+        found = list(self.pids(name, command))
+        assert found, f"{name} runs no {command}"
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def kill(self, name):
         """SIGKILL to the process and all that it started."""
         process = self.processes.pop(name)
@@ -65,6 +89,14 @@ class Deployment:
     def close(self):
         for name in list(self.processes):
             self.kill(name)
+
+    def begin(self, parties):
+        """The server and so many parties."""
+        self.superlink()
+        self.keys = [self.key(k) for k in range(parties)]
+        for k, key in enumerate(self.keys):
+            self.register(key)
+            self.supernode(k)
 
     def superlink(self):
         self.start(
@@ -77,33 +109,18 @@ class Deployment:
         self.wait(lambda: reachable(self.port), "superlink")
 
     def key(self, k):
-        """A node's key pair, as ssh-keygen -t ecdsa -b 384 makes it."""
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-
-        path, key = self.folder / f"node-{k}", ec.generate_private_key(ec.SECP384R1())
-        path.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH,
-                serialization.NoEncryption(),
-            )
-        )  # fmt: skip
-        path.with_suffix(".pub").write_bytes(
-            key.public_key().public_bytes(
-                serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-            )
-        )
-        return path
+        return node_key(self.folder / f"node-{k}")
 
     def register(self, key):
         self.flwr("supernode", "register", f"{key}.pub", "loop", "--format", "json")
 
-    def supernode(self, k, key):
+    def supernode(self, k):
         """A party's node, started again whenever it ends, as systemd does."""
         node = [
             BIN / "flower-supernode", "--superlink", f"127.0.0.1:{self.port}",
-            "--root-certificates", self.folder / "ca.crt", "--auth-supernode-private-key", key,
-            "--node-config", f"partition-id={k} num-partitions=2", "--port", free_port(),
+            "--root-certificates", self.folder / "ca.crt", "--auth-supernode-private-key",
+            self.keys[k], "--node-config", f"partition-id={k} num-partitions={len(self.keys)}",
+            "--port", free_port(),
         ]  # fmt: skip
         command = shlex.join(map(str, node))
         self.start(f"node-{k}", "/bin/sh", "-c", f"while true; do {command}; sleep 2; done")
@@ -117,8 +134,10 @@ class Deployment:
         return done.stdout
 
     def run(self, **config):
-        """Submit the app; its run's id."""
-        given = " ".join(f"{k}={json.dumps(v)}" for k, v in config.items())
+        """Submit the app, with names in the configuration as Python has them; its run's id."""
+        self.server.mkdir(exist_ok=True)
+        config |= {"server_folder": str(self.server), "party_folder": str(self.parties)}
+        given = " ".join(f"{k.replace('_', '-')}={json.dumps(v)}" for k, v in config.items())
         told = self.flwr("run", APP, "loop", "-c", given, "--format", "json")
         return json.loads(told[told.index("{") :])["run-id"]
 
@@ -126,12 +145,32 @@ class Deployment:
         told = self.flwr("list", "--run-id", run, "loop", "--format", "json")
         return json.loads(told[told.index("{") :])["runs"][0]["status"]
 
+    def said(self, run):
+        """What the run's server has logged."""
+        return self.flwr("log", run, "loop", "--show")
+
+    def rounds(self):
+        """Rounds that the server has done and saved."""
+        return rounds_saved(self.server / "checkpoint")
+
+    def begun(self, k, round_):
+        """Where a party's steps of a round have begun, once they have."""
+        path = self.parties / str(k) / f"begun-{round_}"
+        return np.array(json.loads(path.read_text())) if path.exists() else None
+
+    def told(self, run, seconds=300):
+        """What the server tells at the end of a run."""
+        path = self.server / "told.json"
+        self.wait(path.exists, "the run", seconds)
+        self.wait(lambda: self.status(run) == "finished:completed", "the end of the run")
+        return json.loads(path.read_text())
+
     def wait(self, ready, about, seconds=120):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if ready():
                 return
-            time.sleep(0.3)
+            time.sleep(0.1)
         logs = "\n".join(f"== {p.name}\n{p.read_text()[-3000:]}" for p in self.folder.glob("*.log"))
         raise AssertionError(f"{about} took over {seconds} s\n{logs}")
 
@@ -142,41 +181,19 @@ def reachable(port):
     return False
 
 
-def certificates(folder):
-    """A certificate authority for this test alone, and the server's certificate for 127.0.0.1."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    now = datetime.datetime.now(datetime.UTC)
-
-    def made(name, key, issuer, signer, *extensions):
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(minutes=5))
-            .not_valid_after(now + datetime.timedelta(days=1))
-        )
-        for extension in extensions:
-            builder = builder.add_extension(extension, critical=False)
-        return builder.sign(signer, hashes.SHA256())
-
-    authority, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    pem = serialization.Encoding.PEM
-    ca = made("ca", authority, "ca", authority, x509.BasicConstraints(ca=True, path_length=None))
-    local = x509.SubjectAlternativeName(
-        [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    )
-    (folder / "ca.crt").write_bytes(ca.public_bytes(pem))
-    (folder / "server.pem").write_bytes(
-        made("server", server, "ca", authority, local).public_bytes(pem)
-    )
-    (folder / "server.key").write_bytes(
-        server.private_bytes(
-            pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )  # fmt: skip
+def in_process(folder, rounds, parties=2, connected=None, **config):
+    """The same app without a server; the strategy once it has run."""
+    sys.path.insert(0, str(APP))
+    try:
+        from regression.client import app
+        from regression.tasks import TASKS, method
+    finally:
+        sys.path.remove(str(APP))
+    written = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    config = written | {"party-folder": str(folder)} | config
+    task = TASKS[config["task"]]
+    strategy = FedPlus(method(config["method"], task.eta), rounds=rounds)
+    grid = InProcessGrid(app, parties, run_config=config)
+    grid.connected = connected or grid.connected
+    strategy.run(grid, task.first())
+    return strategy

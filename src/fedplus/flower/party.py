@@ -51,7 +51,9 @@ class Party:
         folder: Where w_k is kept over restarts; by default ``$FEDPLUS_STATE`` or
             ``~/.local/state/fedplus``, in a folder of the node's own.
 
-    A model of another federation, or none, means that the party is new: it starts from w̃.
+    A model of another federation, or none, means that the party is new: it starts from w̃. A round
+    that is asked for again, by a server that was killed before it had the reply, starts where it
+    started the first time.
     """
 
     def __init__(
@@ -126,7 +128,7 @@ class Party:
 
     def _restored(self) -> tuple[Host | None, dict[str, Host]]:
         """The own model and what was kept with it: from the disk; the model alone from the context."""
-        found = last_good(self._folder)
+        found = last_good(self._folder, before=self.round)
         if found is not None:
             kept = found.arrays.items()
             extra = {name.removeprefix(EXTRA): a for name, a in kept if name.startswith(EXTRA)}
