@@ -7,11 +7,12 @@ DEV := $(VENV)/.ready-dev
 INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help demo test test-torch lint bench browser clean
+.PHONY: help demo test test-long test-torch lint bench browser clean
 
 help:
 	@echo "make demo   train eight methods on a small federation: a table and a report"
 	@echo "make test   all tests"
+	@echo "make test-long  what takes minutes: real processes that are killed, late, full, or lie"
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make bench  speed of aggregation and simulation beside their peers (about an hour)"
 
@@ -33,6 +34,10 @@ demo: $(READY)
 
 test: $(DEV)
 	$(BIN)/python -m pytest -n auto
+
+# One at a time: each of these tests starts a dozen processes.
+test-long: $(DEV)
+	FEDPLUS_LONG=1 $(BIN)/python -m pytest -m long --durations=0
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -16,7 +16,8 @@ import numpy as np
 from certificates import certificates, node_key
 
 from fedplus.flower import FedPlus, InProcessGrid
-from fedplus.simulation.checkpoint import rounds_saved
+from fedplus.flower.kept import last_good
+from fedplus.simulation.checkpoint import load, rounds_saved
 
 BIN = Path(sys.executable).parent
 APP = Path(__file__).parent / "app"
@@ -62,28 +63,16 @@ class Deployment:
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def pids(self, name, command=""):
-        """What a process has started: all of it, or what runs this command."""
-        group = self.processes[name].pid
-        for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                pid, line = int(folder.name), (folder / "cmdline").read_bytes().decode()
-                if pid != group and os.getpgid(pid) == group and command in line:
-                    yield pid
-
     def crash(self, name, command=""):
-        """SIGKILL to what a process has started, but not to itself: a node is started again."""
-        found = list(self.pids(name, command))
+        """SIGKILL to what a process has started, or to what runs a command; not to itself."""
+        found = [pid for pid in descendants(self.processes[name].pid) if command in line_of(pid)]
         assert found, f"{name} runs no {command}"
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all(found)
 
     def kill(self, name):
         """SIGKILL to the process and all that it started."""
         process = self.processes.pop(name)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_all([process.pid, *descendants(process.pid)])
         process.wait()
 
     def close(self):
@@ -134,11 +123,15 @@ class Deployment:
         return done.stdout
 
     def run(self, **config):
-        """Submit the app, with names in the configuration as Python has them; its run's id."""
+        """Run the tests' app; its run's id."""
         self.server.mkdir(exist_ok=True)
-        config |= {"server_folder": str(self.server), "party_folder": str(self.parties)}
+        folders = {"server_folder": str(self.server), "party_folder": str(self.parties)}
+        return self.submit(APP, **config, **folders)
+
+    def submit(self, app, **config):
+        """Submit an app, with names in the configuration as Python has them; its run's id."""
         given = " ".join(f"{k.replace('_', '-')}={json.dumps(v)}" for k, v in config.items())
-        told = self.flwr("run", APP, "loop", "-c", given, "--format", "json")
+        told = self.flwr("run", app, "loop", "-c", given, "--format", "json")
         return json.loads(told[told.index("{") :])["run-id"]
 
     def status(self, run):
@@ -152,6 +145,15 @@ class Deployment:
     def rounds(self):
         """Rounds that the server has done and saved."""
         return rounds_saved(self.server / "checkpoint")
+
+    def checkpoint(self):
+        """What the server has saved last."""
+        return load(self.server / "checkpoint")
+
+    def kept(self, k, before=None):
+        """What a party has on its disk."""
+        (folder,) = (self.parties / str(k) / "state").iterdir()
+        return last_good(folder, before)
 
     def begun(self, k, round_):
         """Where a party's steps of a round have begun, once they have."""
@@ -175,13 +177,38 @@ class Deployment:
         raise AssertionError(f"{about} took over {seconds} s\n{logs}")
 
 
+def descendants(pid):
+    """The processes that a process has started, and theirs."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def line_of(pid):
+    """A process's command line."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+    return ""
+
+
+def kill_all(pids):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def reachable(port):
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False
 
 
-def in_process(folder, rounds, parties=2, connected=None, **config):
+def in_process(folder, rounds, parties=2, tamper=None, **config):
     """The same app without a server; the strategy once it has run."""
     sys.path.insert(0, str(APP))
     try:
@@ -192,8 +219,6 @@ def in_process(folder, rounds, parties=2, connected=None, **config):
     written = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     config = written | {"party-folder": str(folder)} | config
     task = TASKS[config["task"]]
-    strategy = FedPlus(method(config["method"], task.eta), rounds=rounds)
-    grid = InProcessGrid(app, parties, run_config=config)
-    grid.connected = connected or grid.connected
-    strategy.run(grid, task.first())
+    strategy = FedPlus(method(config["method"], task), rounds=rounds, folder=folder / "server")
+    strategy.run(InProcessGrid(app, parties, run_config=config, tamper=tamper), task.first())
     return strategy

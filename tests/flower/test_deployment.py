@@ -1,6 +1,7 @@
 """A real deployment: TLS, node keys, a party killed and restarted, a server that goes on."""
 
 import numpy as np
+
 from deployment import in_process
 
 

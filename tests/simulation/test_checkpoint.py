@@ -147,6 +147,12 @@ def test_two_checkpoints_are_kept_and_nothing_else(folder):
     assert kept == ["round-000000009.safetensors", "round-000000012.safetensors"]
 
 
+def test_rounds_done_anew_take_the_place_of_later_ones(tmp_path):
+    for round_ in (7, 8, 9, 4, 5):
+        save(tmp_path, Checkpoint(round_, {}, {"a": np.array(round_)}))
+    assert sorted(load(path).arrays["a"].item() for path in tmp_path.iterdir()) == [4, 5]
+
+
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text"])
 def test_a_damaged_checkpoint_is_told_and_the_one_before_still_serves(folder, damage):
     path = newest(folder)

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from fedplus.flower.grid import InProcessGrid
 
-SHORTEST, LONGEST = 0.1, 3.0
+SHORTEST, LONGEST = 0.2, 3.0
 """Seconds between two looks."""
 SHARE = 0.05
 """Of the time waited so far that the next pause takes."""

@@ -27,7 +27,9 @@ def spoilt(reply, fault, party, w):
         reply.content["arrays"] = record(lie)
     if fault == "malformed":
         change = list(MALFORMED.values())[(party.round - 1) % len(MALFORMED)]
-        reply.content = RecordDict() if change is None else RecordDict({"arrays": record(change(w))})
+        reply.content = (
+            RecordDict() if change is None else RecordDict({"arrays": record(change(w))})
+        )
     return reply
 
 

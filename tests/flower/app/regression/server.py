@@ -16,7 +16,7 @@ def main(grid, context):
     config = context.run_config
     task = TASKS[config["task"]]
     strategy = FedPlus(
-        method(config["method"], task.eta), rounds=config["rounds"], least=config["least"],
+        method(config["method"], task), rounds=config["rounds"], least=config["least"],
         folder=config["server-folder"], deadline=config["deadline"], patience=config["patience"],
     )  # fmt: skip
     strategy.run(grid, task.first())

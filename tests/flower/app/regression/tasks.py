@@ -1,5 +1,7 @@
 """What the parties train: a small regression, or handwritten digits."""
 
+import functools
+
 import numpy as np
 
 import fedplus as fp
@@ -7,16 +9,20 @@ import fedplus as fp
 FEATURES, STEPS, CLASSES = 3, 4, 10
 
 
-def method(name, eta):
+def method(name, task):
     """By its name in the run's configuration."""
-    more = {} if name in ("fedavg", "rfa") else {"sigma": 0.5}
-    return getattr(fp.presets, name)(eta=eta, **more)
+    settings = {
+        "fedavg": {},
+        "fedgeomed_plus": {"sigma": task.sigma, "delta": 0.1},
+        "fedcomed_plus": {"sigma": task.sigma, "delta": 0.01},
+    }
+    return getattr(fp.presets, name)(eta=task.eta, **settings[name])
 
 
 class Regression:
     """Three weights; party 1 is unlike the others."""
 
-    eta = 0.1
+    eta, sigma = 0.1, 0.5
 
     def __init__(self, k, parties):
         rng = np.random.default_rng(k)
@@ -36,15 +42,20 @@ class Regression:
         return {}
 
 
+@functools.cache
+def digits():
+    from sklearn.datasets import load_digits
+
+    return load_digits(return_X_y=True)
+
+
 class Digits:
     """A softmax over 8 × 8 pixels; every fourth sample of a party is kept for testing."""
 
-    eta = 0.5
+    eta, sigma = 0.5, 0.2
 
     def __init__(self, k, parties):
-        from sklearn.datasets import load_digits
-
-        x, y = load_digits(return_X_y=True)
+        x, y = digits()
         mine = np.random.default_rng(0).permutation(len(x))[k::parties]
         x, y = (x[mine] / 16).astype(np.float32), y[mine]
         self.x, self.y = x[len(x) // 4 :], np.eye(CLASSES, dtype=np.float32)[y[len(x) // 4 :]]
