@@ -11,7 +11,7 @@ pytestmark = pytest.mark.long
 
 def test_a_party_killed_in_its_steps_rejoins_with_its_own_model(deployment):
     deployment.begin(parties=3)
-    run = deployment.run(rounds=60, least=1, pause=6.0, deadline=25.0)
+    run = deployment.run(rounds=60, least=1, pause=6.0, deadline=45.0)
     deployment.wait(lambda: deployment.begun(1, 3) is not None, "the third round", 240)
     deployment.crash("node-1")
     kept = deployment.kept(1)
@@ -60,7 +60,7 @@ def test_a_late_model_is_not_taken_for_another_rounds(deployment, tmp_path):
 def test_all_parties_gone_for_a_while(deployment, tmp_path):
     """Rounds without them are skipped after a bounded wait; then as if those rounds had not been."""
     deployment.begin(parties=2)
-    run = deployment.run(rounds=200, least=2, patience=8.0, deadline=30.0, pause=4.0)
+    run = deployment.run(rounds=200, least=2, patience=8.0, deadline=120.0, pause=4.0)
     both = (0, 1)
     deployment.wait(
         lambda: all(deployment.begun(k, 3) is not None for k in both), "the third round", 240

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from fedplus._check import require
+from fedplus._types import Array
 from fedplus.algorithm import FedPlus
 from fedplus.data.split import Host
 from fedplus.flower.kept import last_good
@@ -23,6 +24,7 @@ from fedplus.flower.records import (
     from_record,
     to_record,
 )  # fmt: skip
+from fedplus.local import LocalSolve
 from fedplus.simulation.checkpoint import Checkpoint, save
 
 OWN, EXTRA = "w", "extra/"
@@ -76,9 +78,8 @@ class Party:
         own, self.extra = self._restored()
         """Whatever else the party kept with its model, e.g. BatchNorm's statistics."""
         w_k = w_global if own is None or own.shape != w_global.shape else own
-        theta = self._local.psi.prox(jnp.asarray(w_k) - w_global)  # Alg. 1, l. 11
-        self._anchor = np.asarray(w_global + theta)
-        begin = self._local.start(jnp.asarray(w_k), jnp.asarray(w_global))  # l. 12
+        anchor, begin = _begin(self._local, w_k, w_global)
+        self._anchor = np.asarray(anchor)
         self.start = self._shapes.arrays(np.asarray(begin))
         """Where the steps start, by name."""
         self.own = self._shapes.arrays(w_k)
@@ -138,6 +139,13 @@ class Party:
         if told is not None and told.get(FEDERATION) == self._federation:
             return self._shapes.flat(from_record(state.array_records[STATE])), {}
         return None, {}
+
+
+@jax.jit  # One program: Flower starts a process a round, which would compile each operation.
+def _begin(local: LocalSolve, w_k: Array, w_global: Array) -> tuple[Array, Array]:
+    """What each step is pulled to, and where the steps start."""
+    theta = local.psi.prox(w_k - w_global)  # Alg. 1, l. 11
+    return w_global + theta, local.start(w_k, w_global)  # l. 12
 
 
 def _own_folder(context: Context) -> Path:
