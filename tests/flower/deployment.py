@@ -117,7 +117,7 @@ class Deployment:
     def flwr(self, *arguments):
         done = subprocess.run(
             [str(BIN / "flwr"), *map(str, arguments)], env=self.env, capture_output=True, text=True,
-            timeout=120, check=False,
+            timeout=300, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -139,8 +139,8 @@ class Deployment:
         return json.loads(told[told.index("{") :])["runs"][0]["status"]
 
     def said(self, run):
-        """What the run's server has logged."""
-        return self.flwr("log", run, "loop", "--show")
+        """What the run's server has logged, in one line."""
+        return " ".join(self.flwr("log", run, "loop", "--show").split())
 
     def rounds(self):
         """Rounds that the server has done and saved."""
