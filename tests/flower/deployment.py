@@ -1,11 +1,8 @@
 """A real deployment on loopback: SuperLink, SuperNodes, TLS, node keys, each a process of its own."""
 
-import contextlib
 import json
 import os
 import shlex
-import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from certificates import certificates, node_key
+from processes import descendants, free_port, kill_all, line_of, reachable
 
 from fedplus.flower import FedPlus, InProcessGrid
 from fedplus.flower.kept import last_good
@@ -21,12 +19,6 @@ from fedplus.simulation.checkpoint import load, rounds_saved
 
 BIN = Path(sys.executable).parent
 APP = Path(__file__).parent / "app"
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 class Deployment:
@@ -175,37 +167,6 @@ class Deployment:
             time.sleep(0.1)
         logs = "\n".join(f"== {p.name}\n{p.read_text()[-3000:]}" for p in self.folder.glob("*.log"))
         raise AssertionError(f"{about} took over {seconds} s\n{logs}")
-
-
-def descendants(pid):
-    """The processes that a process has started, and theirs."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
-
-
-def line_of(pid):
-    """A process's command line."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
-    return ""
-
-
-def kill_all(pids):
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def reachable(port):
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
 
 
 def in_process(folder, rounds, parties=2, tamper=None, **config):

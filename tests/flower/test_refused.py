@@ -5,8 +5,9 @@ import shutil
 
 import pytest
 from certificates import certificates, node_key
+from processes import free_port
 
-from deployment import BIN, free_port
+from deployment import BIN
 
 pytestmark = pytest.mark.long
 
