@@ -5,8 +5,8 @@
 
 Rounds: real processes on this machine with TLS and node keys, three parties that take one step. All
 contenders run in the same deployment, one after the other, then in the other order, and so on; the
-median round counts, the first one (in which programs are compiled) apart. Messages are measured as
-Flower serialises them. The server's memory is the peak of a process of its own, less what it held
+median round counts, the first one (in which programs are compiled) apart. The
+server's own part is told apart, in CPU time. Messages are measured as Flower serialises them. The server's memory is the peak of a process of its own, less what it held
 before its first round.
 """
 
@@ -94,6 +94,41 @@ def weighed(d):
     return {"d": d, "to the party": found[0], "to the server": found[1]}
 
 
+def computed(d, rounds=9):
+    """CPU seconds of the server between a round's replies and the next one's messages."""
+    import time
+
+    from flwr.app import Array, ArrayRecord
+    from flwr.serverapp.strategy import FedAvg
+
+    from fedplus import presets
+    from fedplus.flower import FedPlus, InProcessGrid
+
+    class Clocked(InProcessGrid):
+        def send_and_receive(self, messages, *, timeout=None):
+            messages = list(messages)
+            if not messages:  # Nobody is asked to evaluate.
+                return []
+            clock.append(time.process_time())
+            replies = super().send_and_receive(messages, timeout=timeout)
+            clock.append(time.process_time())
+            return replies
+
+    first, found = np.zeros(d, np.float32), {}
+    for name in CONTENDERS[:3]:
+        clock, grid = [], Clocked(echo, PARTIES)
+        with tempfile.TemporaryDirectory() as folder:
+            if name == CONTENDERS[0]:
+                strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
+                strategy.start(grid, ArrayRecord({"w": Array(first)}), num_rounds=rounds)
+            else:
+                method = getattr(presets, name.replace("+", "_plus"))(eta=0.1, sigma=0.5)
+                FedPlus(method, rounds=rounds, folder=folder).run(grid, {"w": first})
+        took = np.subtract(clock[2::2], clock[1:-1:2])
+        found[name] = {"first": float(took[0]), "later": float(np.median(took[1:]))}
+    return found
+
+
 def held(n, d, over, rounds=12):
     """Megabytes that a server of n parties, ten of them a round, takes beyond what it starts with."""
     command = [sys.executable, __file__, "--held", str(n), str(d), over, str(rounds)]
@@ -128,11 +163,16 @@ def main():
         n, d, over, rounds = asked.held
         hold(int(n), int(d), over, int(rounds))
         return
-    report = {"machine": platform.platform(), "messages": [], "memory": [], "rounds": {}}
+    report = {"machine": platform.platform(), "server": {}, "rounds": {}}
     report["messages"] = [weighed(d) for d in (1_000, 100_000, 1_000_000)]
     rows = [[f"{m['d']:,}", f"{m['to the party']:,}", f"{m['to the server']:,}",
              f"{m['to the server'] - 4 * m['d']:,}"] for m in report["messages"]]  # fmt: skip
     table(["d", "bytes to a party", "bytes to the server", "beyond 4 d"], rows)
+    for d in (100_000, 1_000_000):
+        report["server"][str(d)] = found = computed(d)
+        rows = [[name, *(f"{1e3 * f[key]:.0f}" for key in ("first", "later"))]
+                for name, f in found.items()]  # fmt: skip
+        table([f"the server's CPU, d = {d:,}", "first round, ms", "median round, ms"], rows)
     sizes = (10, 100, 1000)
     report["memory"] = [held(n, 20_000, over) for over in ("active", "all") for n in sizes]
     rows = [[f"over={over!r}", *(f"{m['MB']:.0f}" for m in report["memory"] if m["over"] == over)]
