@@ -32,7 +32,7 @@ class Deployment:
         self.port = free_port()
         self.env = os.environ | {
             "FLWR_HOME": str(folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0",
-            "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+            "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "JAX_PLATFORMS": "cpu",
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }  # fmt: skip

@@ -21,8 +21,8 @@ def test_malformed_replies_are_dropped_with_a_reason_and_the_others_train(deploy
     """Party 2 sends another one each round."""
     deployment.begin(parties=3)
     faulty = {"fault": "malformed", "faulty": 2}
-    run = deployment.run(rounds=len(REASONS), **faulty)
-    told, said = deployment.told(run, 400), deployment.said(run)
+    run = deployment.run(rounds=len(REASONS), deadline=90.0, **faulty)
+    told, said = deployment.told(run, 600), deployment.said(run)
     assert (told["done"], told["skipped"]) == (len(REASONS), 0)
     assert [round_ for round_, _, _ in told["dropped"]] == list(range(1, len(REASONS) + 1))
     assert len({node for _, node, _ in told["dropped"]}) == 1
@@ -56,7 +56,7 @@ def test_a_full_disk_is_told_and_the_others_go_on(deployment):
         pytest.skip("cannot mount a small file system here")
     try:
         deployment.begin(parties=2)
-        run = deployment.run(rounds=60, least=1, pause=2.0)
+        run = deployment.run(rounds=60, least=1, pause=2.0, deadline=90.0)
         deployment.wait(lambda: deployment.begun(1, 3) is not None, "the third round", 240)
         fill(disk / "ballast")
         full = deployment.rounds()
