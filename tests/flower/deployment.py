@@ -144,7 +144,7 @@ class Deployment:
 
     def kept(self, k, before=None):
         """What a party has on its disk."""
-        (folder,) = (self.parties / str(k) / "state").iterdir()
+        (folder,) = filter(Path.is_dir, (self.parties / str(k) / "state").iterdir())
         return last_good(folder, before)
 
     def begun(self, k, round_):
