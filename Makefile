@@ -7,11 +7,12 @@ DEV := $(VENV)/.ready-dev
 INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help demo test test-torch lint bench browser clean
+.PHONY: help demo test test-long test-torch lint bench browser clean
 
 help:
 	@echo "make demo   train eight methods on a small federation: a table and a report"
 	@echo "make test   all tests"
+	@echo "make test-long  what takes minutes: real processes that are killed, late, full, or lie"
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make bench  speed of aggregation and simulation beside their peers (about an hour)"
 
@@ -34,16 +35,21 @@ demo: $(READY)
 test: $(DEV)
 	$(BIN)/python -m pytest -n auto
 
+# One at a time: each of these tests starts a dozen processes. One puts nginx in front of a server.
+test-long: $(DEV)
+	@command -v nginx >/dev/null || { echo "Installing nginx"; apt-get update -qq && apt-get install -y -qq nginx-light >/dev/null; }
+	FEDPLUS_LONG=1 $(BIN)/python -m pytest -m long --durations=0
+
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The adapter for PyTorch: 2.13.0 is the CPU build that the tests were run with.
+# What needs large packages: PyTorch (2.13.0 is the CPU build that the tests were run with), and Flower's simulation.
 test-torch: $(DEV)
-	$(INSTALL) torch==2.13.0
-	$(BIN)/python -m pytest tests/flower/test_torch_party.py tests/experiments/test_running.py -k torch
+	$(INSTALL) torch==2.13.0 'flwr[simulation]>=1.41,<1.43'
+	$(BIN)/python -m pytest tests/flower/test_torch_party.py tests/experiments/test_running.py tests/new -k "torch or simulation"
 
 # Debian's Chromium, for the tests of pages; without it (and without FEDPLUS_BROWSER=required) they are skipped.
 browser:

@@ -10,6 +10,17 @@ hypothesis.settings.register_profile("explore", deadline=None, max_examples=300)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes minutes, and runs with `make test-long` only")
+
+
+def pytest_collection_modifyitems(items):
+    if not os.environ.get("FEDPLUS_LONG"):
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="long: `make test-long` runs it"))
+
+
 @pytest.fixture
 def x64():
     """Float64 for the length of a test."""

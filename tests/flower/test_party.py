@@ -76,6 +76,33 @@ def test_a_damaged_file_gives_way_to_the_one_before(tmp_path):
     assert Party(METHOD, message(round_=3), context(), tmp_path).own["bias"][0] == 1.0
 
 
+def test_a_round_asked_for_again_starts_where_it_started(tmp_path):
+    """The server was killed before it had the reply."""
+    for round_ in (1, 2, 3):
+        Party(METHOD, message(round_=round_), context(), tmp_path).reply(model(float(round_)))
+    assert Party(METHOD, message(round_=3), context(), tmp_path).own["bias"][0] == 2.0
+    assert Party(METHOD, message(round_=4), context(), tmp_path).own["bias"][0] == 3.0
+
+
+def test_a_server_that_went_further_back_is_followed(tmp_path):
+    """It was restored from an old copy: the party has only later models, and goes on from one."""
+    for round_ in (8, 9):
+        Party(METHOD, message(round_=round_), context(), tmp_path).reply(model(float(round_)))
+    back = Party(METHOD, message(round_=3), context(), tmp_path)
+    assert back.own["bias"][0] == 8.0
+    back.reply(model(3.0))
+    assert Party(METHOD, message(round_=4), context(), tmp_path).own["bias"][0] == 3.0
+
+
+def test_where_nothing_can_be_read_nothing_is_begun_anew(tmp_path):
+    Party(METHOD, message(), context(), tmp_path).reply(model(1.0))
+    (kept,) = (tmp_path / "f").iterdir()
+    kept.write_bytes(b"of another version")
+    with pytest.raises(fp.SettingError, match="folder must be one with a whole checkpoint"):
+        Party(METHOD, message(round_=2), context(), tmp_path)
+    assert kept.read_bytes() == b"of another version"
+
+
 def test_what_diverged_is_neither_kept_nor_sent(tmp_path):
     party = Party(METHOD, message(), context(), tmp_path)
     party.reply(model(1.0))

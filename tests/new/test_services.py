@@ -7,7 +7,8 @@ import subprocess
 import httpx
 import pytest
 
-from fedplus.flower.local import COMPLETED, LocalDeployment, free_port
+from fedplus.flower.local import COMPLETED, LocalDeployment
+from fedplus.flower.processes import free_port
 from fedplus.new import write_app
 
 
@@ -30,6 +31,7 @@ def test_systemd_takes_the_units(app):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
 def test_parties_come_in_by_one_port_and_an_operator_does_not(app, tmp_path):
     here = LocalDeployment(app, tmp_path / "deployment", {"JAX_PLATFORMS": "cpu"})
@@ -38,7 +40,7 @@ def test_parties_come_in_by_one_port_and_an_operator_does_not(app, tmp_path):
         here.superlink()
         start_nginx(here, app, port)
         for k in range(2):
-            here.supernode(k, here.key(k), port, **{"num-partitions": 2})
+            here.supernode(k, here.key(k), port, num_partitions=2)
         run = here.run(rounds=1)
         here.wait(lambda: here.status(run) == COMPLETED, "the run", 400)
     finally:

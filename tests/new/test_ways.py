@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from command import environment
-from fedplus.flower.local import free_port
+from fedplus.flower.processes import free_port
 from fedplus.new import write_app
 
 BIN = Path(sys.executable).parent

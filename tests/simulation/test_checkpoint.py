@@ -1,5 +1,6 @@
 """Runs that are killed, stopped or damaged, and go on."""
 
+import functools
 import os
 import random
 import signal
@@ -18,13 +19,13 @@ from fedplus.simulation.checkpoint import Checkpoint, load, newest, save
 from small_federation import CLASSIFIER, federation
 
 HERE = Path(__file__).parent
-KILLS = 20 if os.environ.get("FEDPLUS_LONG") else 3
-ROUNDS = 200 * (KILLS + 1)
+ROUNDS = 200
+"""For each time that a run is killed, and for its end."""
 ASKED = {"rounds": 12, "cohort": 3, "steps": 3, "batch_size": 8}
 METHOD = presets.fedgeomed_plus(eta=0.05, sigma=1.0, delta=0.05)
 
 
-def started(folder, out, cache, rounds=ROUNDS):
+def started(folder, out, cache, rounds):
     env = os.environ | {
         "PYTHONPATH": str(HERE.parent),
         "JAX_PLATFORMS": "cpu",
@@ -66,39 +67,43 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, cache):
-    out = tmp_path_factory.mktemp("undisturbed") / "out.npz"
-    process = started("", out, cache)
-    finish(process)
-    return out
+    """The end of a run of so many rounds that was left alone."""
+
+    @functools.cache
+    def run(rounds):
+        out = tmp_path_factory.mktemp("undisturbed") / "out.npz"
+        finish(started("", out, cache, rounds))
+        return out
+
+    return run
 
 
-def test_a_run_killed_again_and_again_ends_as_one_that_was_not(tmp_path, cache, undisturbed):
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
+def test_a_run_killed_again_and_again_ends_as_one_that_was_not(tmp_path, cache, undisturbed, kills):
     """SIGKILL, at a random instant after some new checkpoint: bit by bit the same, history included."""
-    folder, out = tmp_path / "checkpoints", tmp_path / "out.npz"
+    folder, out, rounds = tmp_path / "checkpoints", tmp_path / "out.npz", ROUNDS * (kills + 1)
     chance = random.Random(0)
-    for _ in range(KILLS):
-        process = started(folder, out, cache)
+    for _ in range(kills):
+        process = started(folder, out, cache, rounds)
         wait_for(process, folder, rounds_saved(folder))
         time.sleep(chance.uniform(0, 0.1))
         process.kill()
         process.communicate()
         assert not out.exists()
-    process = started(folder, out, cache)
-    finish(process)
-    assert_same_run(out, undisturbed)
+    finish(started(folder, out, cache, rounds))
+    assert_same_run(out, undisturbed(rounds))
 
 
 def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path, cache, undisturbed):
-    folder, out = tmp_path / "checkpoints", tmp_path / "out.npz"
-    process = started(folder, out, cache)
+    folder, out, rounds = tmp_path / "checkpoints", tmp_path / "out.npz", ROUNDS * 4
+    process = started(folder, out, cache, rounds)
     wait_for(process, folder, 0)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate()
     assert process.returncode not in (0, -signal.SIGKILL)
     assert f"Go on with resume=True: {folder}" in told
-    process = started(folder, out, cache)
-    finish(process)
-    assert_same_run(out, undisturbed)
+    finish(started(folder, out, cache, rounds))
+    assert_same_run(out, undisturbed(rounds))
 
 
 def test_more_rounds_are_the_same_as_all_at_once(tmp_path):
@@ -140,6 +145,12 @@ def resumed(folder, **more):
 def test_two_checkpoints_are_kept_and_nothing_else(folder):
     kept = sorted(p.name for p in folder.iterdir())
     assert kept == ["round-000000009.safetensors", "round-000000012.safetensors"]
+
+
+def test_rounds_done_anew_take_the_place_of_later_ones(tmp_path):
+    for round_ in (7, 8, 9, 4, 5):
+        save(tmp_path, Checkpoint(round_, {}, {"a": np.array(round_)}))
+    assert sorted(load(path).arrays["a"].item() for path in tmp_path.iterdir()) == [4, 5]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text"])

@@ -6,17 +6,31 @@ from pathlib import Path
 
 from flwr.common import log
 
-from fedplus._check import SettingError
-from fedplus.simulation.checkpoint import Checkpoint, load, saved_in
+from fedplus._check import SettingError, require
+from fedplus.simulation.checkpoint import Checkpoint, load, round_of, saved_in
 
 
-def last_good(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint that is whole; a damaged one gives way to the one before."""
-    for path in reversed(saved_in(folder)):
+def last_good(folder: Path, before: int | None = None) -> Checkpoint | None:
+    """The newest checkpoint that is whole; a damaged one gives way to the one before.
+
+    Args:
+        folder: With the checkpoints.
+        before: Rather one of a round before this one; any other only if there is none such.
+
+    Raises:
+        SettingError: There are some, and all are damaged or of a format that is not known.
+    """
+    paths = saved_in(folder)
+    earlier = [p for p in paths if before is None or round_of(p) < before]
+    for path in (*reversed(earlier), *(p for p in paths if p not in earlier)):
         try:
             return load(path)
         except SettingError as error:
             log(WARNING, "%s", error)
+    require(
+        not paths, "folder", f"{folder} with {len(paths)} that cannot be read",
+        "one with a whole checkpoint", "Restore it from a backup, or move it away to begin anew.",
+    )  # fmt: skip
     return None
 
 

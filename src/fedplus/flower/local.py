@@ -4,8 +4,6 @@ import contextlib
 import json
 import os
 import shlex
-import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,8 +21,8 @@ from fedplus.flower.certificates import (
     write_certificates,
     write_key,
 )  # fmt: skip
+from fedplus.flower.processes import HOST, descendants, free_port, kill, reachable
 
-HOST = "127.0.0.1"
 CONNECTION = "here"
 """How the ``flwr`` command calls this deployment."""
 COMPLETED = "finished:completed"
@@ -44,7 +42,7 @@ class LocalDeployment:
     def __init__(self, app: Path, folder: Path, extra: Mapping[str, str] | None = None) -> None:
         self.app, self.folder = app.resolve(), folder.resolve()
         self.port = free_port()
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {
             **os.environ, "FLWR_HOME": str(self.folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -69,7 +67,7 @@ class LocalDeployment:
             "--ssl-ca-certfile", self.folder / AUTHORITY, "--enable-supernode-auth",
             "--database", self.folder / "superlink.db",
         )  # fmt: skip
-        self.wait(lambda: _reachable(self.port), "the SuperLink")
+        self.wait(lambda: reachable(self.port), "the SuperLink")
 
     def key(self, k: int) -> Path:
         """A party's key, registered with the SuperLink, which must run."""
@@ -92,21 +90,22 @@ class LocalDeployment:
             port: Where it finds the server; by default the SuperLink's own.
             config: The rest of its node configuration.
         """
-        told = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
         node = [
             BIN / "flower-supernode", "--superlink", f"{HOST}:{port or self.port}",
             "--root-certificates", self.folder / AUTHORITY, "--auth-supernode-private-key", key,
-            "--node-config", f"partition-id={k} {told}".rstrip(), "--port", free_port(),
+            "--node-config", _values({"partition_id": k, **config}), "--port", free_port(),
         ]  # fmt: skip
         command = shlex.join(map(str, node))
         self.start(f"node-{k}", "/bin/sh", "-c", f"while true; do {command}; sleep 2; done")
 
     def run(self, **config: Any) -> str:
-        """Submit the app with this run configuration; the run's id."""
-        values = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
-        given = ("-c", values) if values else ()
-        told = self._told("run", self.app, CONNECTION, *given)
-        return str(told["run-id"])
+        """Submit the app with this run configuration, ``_`` for ``-`` in names; the run's id."""
+        return self.submit(self.app, **config)
+
+    def submit(self, app: Path, **config: Any) -> str:
+        """The same for another app."""
+        given = ("-c", _values(config)) if config else ()
+        return str(self._told("run", app, CONNECTION, *given)["run-id"])
 
     def status(self, run: str) -> str:
         """Of a run, e.g. ``finished:completed``."""
@@ -142,7 +141,7 @@ class LocalDeployment:
     def start(self, name: str, *command: Any) -> None:
         """Start a process; what it writes goes to a log of that name."""
         with (self.folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
+            self.processes[name] = subprocess.Popen(
                 [*map(str, command)], env=self.environment, stdout=log,
                 stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
@@ -151,17 +150,16 @@ class LocalDeployment:
         """What a process has written."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def stop(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
-        """End a process and all that it started."""
-        process = self._processes.pop(name)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, how)
+    def kill(self, name: str) -> None:
+        """SIGKILL to a process and all that it has started."""
+        process = self.processes.pop(name)
+        kill([process.pid, *descendants(process.pid)])
         process.wait()
 
     def close(self) -> None:
         """End all processes, the parties first."""
-        for name in sorted(self._processes):
-            self.stop(name)
+        for name in sorted(self.processes):
+            self.kill(name)
 
     def wait(self, ready: Callable[[], Any], about: str, seconds: float = 120) -> None:
         """Wait until something is so.
@@ -194,20 +192,12 @@ def deployed(app: Path, folder: Path, parties: int, **config: Any) -> Iterator[L
     try:
         made.superlink()
         for k in range(parties):
-            made.supernode(k, made.key(k), **{"num-partitions": parties, **config})
+            made.supernode(k, made.key(k), num_partitions=parties, **config)
         yield made
     finally:
         made.close()
 
 
-def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        return int(found.getsockname()[1])
-
-
-def _reachable(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((HOST, port), 1):
-        return True
-    return False
+def _values(config: Mapping[str, Any]) -> str:
+    """As Flower's commands take them."""
+    return " ".join(f"{n.replace('_', '-')}={json.dumps(v)}" for n, v in config.items())

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from fedplus._check import require, require_number, require_whole
+from fedplus._types import Array
 from fedplus.algorithm import FedPlus
 from fedplus.data.split import Host
 from fedplus.flower.kept import last_good, state_folder
@@ -23,6 +24,7 @@ from fedplus.flower.records import (
     from_record,
     to_record,
 )  # fmt: skip
+from fedplus.local import LocalSolve
 from fedplus.simulation.checkpoint import Checkpoint, save
 
 OWN, EXTRA = "w", "extra/"
@@ -51,7 +53,9 @@ class Party:
         folder: Where w_k is kept over restarts; by default a folder of the node's own in
             ``fedplus.flower.state_folder()``.
 
-    A model of another federation, or none, means that the party is new: it starts from w̃.
+    A model of another federation, or none, means that the party is new: it starts from w̃. A round
+    that is asked for again, by a server that was killed before it had the reply, starts where it
+    started the first time.
     """
 
     def __init__(
@@ -72,13 +76,11 @@ class Party:
         w_global = self._shapes.flat(received)
         top = Path(folder) if folder is not None else _own_folder(context)
         self._folder = top / self._federation
-        self._kept = 0
         own, self.extra = self._restored()
         """Whatever else the party kept with its model, e.g. BatchNorm's statistics."""
         w_k = w_global if own is None or own.shape != w_global.shape else own
-        theta = self._local.psi.prox(jnp.asarray(w_k) - w_global)  # Alg. 1, l. 11
-        self._anchor = np.asarray(w_global + theta)
-        begin = self._local.start(jnp.asarray(w_k), jnp.asarray(w_global))  # l. 12
+        anchor, begin = _begin(self._local, w_k, w_global)
+        self._anchor = np.asarray(anchor)
         self.start = self._shapes.arrays(np.asarray(begin))
         """Where the steps start, by name."""
         self.own = self._shapes.arrays(w_k)
@@ -142,8 +144,7 @@ class Party:
         finite = bool(np.isfinite(w).all())
         require(finite, "the party's model", "NaN or Inf", "finite", "Try a lower learning rate.")
         kept = {OWN: w} | {f"{EXTRA}{name}": np.asarray(a) for name, a in (extra or {}).items()}
-        told = {"federation": self._federation, "server-round": self.round}
-        save(self._folder, Checkpoint(self._kept + 1, told, kept))
+        save(self._folder, Checkpoint(self.round, {"federation": self._federation}, kept))
         sent = self._shapes.arrays(w)
         self._context.state[STATE] = to_record(sent)
         self._context.state[f"{STATE}-of"] = ConfigRecord({FEDERATION: self._federation})
@@ -153,9 +154,8 @@ class Party:
 
     def _restored(self) -> tuple[Host | None, dict[str, Host]]:
         """The own model and what was kept with it: from the disk; the model alone from the context."""
-        found = last_good(self._folder)
+        found = last_good(self._folder, before=self.round)
         if found is not None:
-            self._kept = found.round  # Counted here: a server restored from a backup counts back.
             kept = found.arrays.items()
             extra = {name.removeprefix(EXTRA): a for name, a in kept if name.startswith(EXTRA)}
             return found.arrays[OWN], extra
@@ -164,6 +164,13 @@ class Party:
         if told is not None and told.get(FEDERATION) == self._federation:
             return self._shapes.flat(from_record(state.array_records[STATE])), {}
         return None, {}
+
+
+@jax.jit  # One program: Flower starts a process a round, which would compile each operation.
+def _begin(local: LocalSolve, w_k: Array, w_global: Array) -> tuple[Array, Array]:
+    """What each step is pulled to, and where the steps start."""
+    theta = local.psi.prox(w_k - w_global)  # Alg. 1, l. 11
+    return w_global + theta, local.start(w_k, w_global)  # l. 12
 
 
 def _own_folder(context: Context) -> Path:

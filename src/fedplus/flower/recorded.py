@@ -14,8 +14,8 @@ import numpy as np
 from fedplus.data.split import Host
 from fedplus.experiments.files import append_line, keep_lines, write_json
 from fedplus.experiments.folder import PARTIES, ROUNDS
+from fedplus.experiments.lines import numbers, summed_up
 from fedplus.experiments.status import Status
-from fedplus.experiments.written import numbers, summed_up
 from fedplus.flower.replies import Reply
 
 SCORES = {

@@ -20,6 +20,7 @@ from fedplus.aggregation import Moreau
 from fedplus.data.split import Host
 from fedplus.experiments.folder import CHECKPOINT
 from fedplus.experiments.lock import held
+from fedplus.flower.prompt import prompt
 from fedplus.flower.recorded import Recorded
 from fedplus.flower.records import (
     ARRAYS,
@@ -109,7 +110,7 @@ class FedPlus(Strategy):
                 "another folder than %s", self._rounds, self._folder,
             )  # fmt: skip
         try:
-            result = self.start(grid, first, num_rounds=left, timeout=self._deadline)
+            result = self.start(prompt(grid), first, num_rounds=left, timeout=self._deadline)
         except BaseException as error:
             self._tell("failed", f"{type(error).__name__}: {error}")
             raise
@@ -135,12 +136,8 @@ class FedPlus(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         state = self._state or self._begin(from_record(arrays))
-        nodes = self._wait_for_parties(grid)
+        nodes = self._connected(grid)
         if len(nodes) < self._least:
-            log(
-                WARNING, "Round %s is skipped: %s of at least %s parties are connected after %g s",
-                state.done + 1, len(nodes), self._least, self._patience,
-            )  # fmt: skip
             return []
         if self._method.over == "all":
             for node in nodes:  # Alg. 1, l. 1
@@ -159,13 +156,21 @@ class FedPlus(Strategy):
             for node in asked
         ]  # fmt: skip
 
-    def _wait_for_parties(self, grid: Grid) -> list[int]:
-        end = time.monotonic() + self._patience
+    def _connected(self, grid: Grid) -> list[int]:
+        """Who is there, once ``least`` are or the patience is at its end."""
+        begun, told = time.monotonic(), False
         while True:
             nodes = sorted(grid.get_node_ids())
-            if len(nodes) >= self._least or time.monotonic() >= end:
+            waited = time.monotonic() - begun
+            if len(nodes) >= self._least or waited >= self._patience:
                 return nodes
-            time.sleep(min(POLL, self._patience))
+            if not told:
+                log(
+                    WARNING, "Round %s: %s of at least %s parties are connected, waiting up to %g s",
+                    self.state.done + 1, len(nodes), self._least, self._patience,
+                )  # fmt: skip
+                told = True
+            time.sleep(min(POLL, self._patience - waited))
 
     def _sampled(self, nodes: list[int]) -> list[int]:
         if self._cohort is None or len(nodes) <= self._cohort:
@@ -182,6 +187,10 @@ class FedPlus(Strategy):
         state.done += 1
         if len(good) < self._least:
             state.skipped += 1
+            log(
+                WARNING, "Round %s is skipped: %s good replies of at least %s", state.done,
+                len(good), self._least,
+            )  # fmt: skip
             self._save()
             return None, None
         for reply in good:  # l. 8-9

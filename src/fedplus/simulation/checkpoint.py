@@ -32,7 +32,10 @@ class Checkpoint(NamedTuple):
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint; the last one but one goes once this one is safely there."""
+    """Write a checkpoint; the last one but one goes once this one is safely there.
+
+    So do later ones, which are of rounds that are done anew.
+    """
     from safetensors.numpy import save as to_bytes
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -45,8 +48,10 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     }
     path = folder / f"round-{checkpoint.round:09d}.safetensors"
     write_atomically(path, to_bytes(arrays, {"fedplus": json.dumps(told)}))
-    for old in saved_in(folder)[:-KEEP]:
-        old.unlink()
+    until = [p for p in saved_in(folder) if round_of(p) <= checkpoint.round]
+    for other in saved_in(folder):
+        if other not in until[-KEEP:]:
+            other.unlink()
     return path
 
 
@@ -80,10 +85,15 @@ def saved_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("round-*.safetensors"))
 
 
+def round_of(path: Path) -> int:
+    """The rounds that a checkpoint has done, by its name."""
+    return int(path.stem.removeprefix("round-"))
+
+
 def rounds_saved(folder: Path) -> int:
     """The rounds that the newest checkpoint of a folder has done; 0 if there is none."""
     found = saved_in(folder)
-    return int(found[-1].stem.removeprefix("round-")) if found else 0
+    return round_of(found[-1]) if found else 0
 
 
 def newest(folder: Path) -> Path:

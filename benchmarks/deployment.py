@@ -1,0 +1,192 @@
+"""A deployment's rounds beside Flower's own FedAvg, what its messages weigh, what its server holds.
+
+    python benchmarks/deployment.py                 # writes benchmarks/results/deployment-cpu.json
+    python benchmarks/deployment.py --quick         # one size, two runs of each
+
+Rounds: real processes on this machine with TLS and node keys, three parties that take one step. All
+contenders run in the same deployment, one after the other, then in the other order, and so on; the
+median round counts, the first one (in which programs are compiled) apart. The server's own part of a
+round is also measured alone, in CPU time. Messages are measured as Flower serialises them. The
+server's memory is the peak of a process of its own, less what it held before its first round.
+"""
+
+import argparse
+import dataclasses
+import json
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests" / "flower"))
+CONTENDERS = ("Flower's FedAvg", "fedavg+", "fedgeomed+", "Flower's FedAvg, party without fedplus")
+PARTIES, COHORT = 3, 10
+
+
+def timed(d, repeats, rounds):
+    """Seconds of the first round, and of the median one after it, of each contender."""
+    from deployment import Deployment
+
+    first = {name: [] for name in CONTENDERS}
+    later = {name: [] for name in CONTENDERS}
+    with tempfile.TemporaryDirectory() as name:
+        deployment = Deployment(Path(name) / "deployment")
+        try:
+            deployment.begin(PARTIES)
+            for turn in range(repeats):
+                for contender in CONTENDERS[:: 1 if turn % 2 == 0 else -1]:
+                    folder = Path(name) / f"{turn}-{len(first[contender])}-{abs(hash(contender))}"
+                    folder.mkdir()
+                    config = {
+                        "contender": contender,
+                        "d": d,
+                        "rounds": rounds,
+                        "folder": str(folder),
+                    }
+                    deployment.submit(HERE / "deployment_app", **config)
+                    told = folder / "told.json"
+                    deployment.wait(told.exists, contender, 900)
+                    took = np.diff(json.loads(told.read_text()))
+                    first[contender].append(took[0])
+                    later[contender] += took[1:].tolist()
+                    print(d, contender, np.round(took, 2), flush=True)
+        finally:
+            deployment.close()
+    return {
+        name: {"first": float(np.median(first[name])), "later": float(np.median(later[name]))}
+        for name in CONTENDERS
+    }
+
+
+def echo(message, context):
+    """A party that sends the model back, a little changed."""
+    from flwr.app import Message, MetricRecord, RecordDict
+
+    from fedplus.flower.records import from_record, to_record
+
+    arrays = from_record(message.content["arrays"])
+    moved = {name: a + np.float32(context.node_id % 7) for name, a in arrays.items()}
+    content = RecordDict({"arrays": to_record(moved), "metrics": MetricRecord({"num-examples": 1})})
+    return Message(content, reply_to=message)
+
+
+def weighed(d):
+    """Bytes of the server's message and of the party's reply, as Flower sends their objects."""
+    from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+
+    import fedplus as fp
+    from fedplus.flower import FedPlus, InProcessGrid
+
+    found = []
+
+    def weigh(message):
+        found.append(sum(len(o.deflate()) for o in get_all_nested_objects(message).values()))
+        return message
+
+    grid = InProcessGrid(lambda m, c: weigh(echo(weigh(m), c)), 1)
+    method = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
+    FedPlus(method, rounds=1).run(grid, {"w": np.zeros(d, np.float32)})
+    return {"d": d, "to the party": found[0], "to the server": found[1]}
+
+
+def computed(d, rounds=9):
+    """CPU seconds of the server between a round's replies and the next one's messages."""
+    import time
+
+    from flwr.app import Array, ArrayRecord
+    from flwr.serverapp.strategy import FedAvg
+
+    from fedplus import presets
+    from fedplus.flower import FedPlus, InProcessGrid
+
+    class Clocked(InProcessGrid):
+        def send_and_receive(self, messages, *, timeout=None):
+            messages = list(messages)
+            if not messages:  # Nobody is asked to evaluate.
+                return []
+            clock.append(time.process_time())
+            replies = super().send_and_receive(messages, timeout=timeout)
+            clock.append(time.process_time())
+            return replies
+
+    first, found = np.zeros(d, np.float32), {}
+    for name in CONTENDERS[:3]:
+        clock, grid = [], Clocked(echo, PARTIES)
+        with tempfile.TemporaryDirectory() as folder:
+            if name == CONTENDERS[0]:
+                strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
+                strategy.start(grid, ArrayRecord({"w": Array(first)}), num_rounds=rounds)
+            else:
+                method = getattr(presets, name.replace("+", "_plus"))(eta=0.1, sigma=0.5)
+                FedPlus(method, rounds=rounds, folder=folder).run(grid, {"w": first})
+        took = np.subtract(clock[2::2], clock[1:-1:2])
+        found[name] = {"first": float(took[0]), "later": float(np.median(took[1:]))}
+    return found
+
+
+def held(n, d, over, rounds=12):
+    """Megabytes that a server of n parties, ten of them a round, takes beyond what it starts with."""
+    command = [sys.executable, __file__, "--held", str(n), str(d), over, str(rounds)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return {"n": n, "d": d, "over": over, "MB": float(done.stdout.split()[-1])}
+
+
+def hold(n, d, over, rounds):
+    import fedplus as fp
+    from fedplus.flower import FedPlus, InProcessGrid
+
+    method = dataclasses.replace(fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5), over=over)
+    grid = InProcessGrid(echo, n)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    FedPlus(method, rounds=rounds, cohort=COHORT).run(grid, {"w": np.zeros(d, np.float32)})
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+
+def table(head, rows):
+    for line in (head, ["---", *["---:"] * (len(head) - 1)], *rows):
+        print("| " + " | ".join(map(str, line)) + " |")
+    print(flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one size, two runs of each")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "deployment-cpu.json")
+    parser.add_argument("--held", nargs=4, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.held:
+        n, d, over, rounds = asked.held
+        hold(int(n), int(d), over, int(rounds))
+        return
+    report = {"machine": platform.platform(), "server": {}, "rounds": {}}
+    report["messages"] = [weighed(d) for d in (1_000, 100_000, 1_000_000)]
+    rows = [[f"{m['d']:,}", f"{m['to the party']:,}", f"{m['to the server']:,}",
+             f"{m['to the server'] - 4 * m['d']:,}"] for m in report["messages"]]  # fmt: skip
+    table(["d", "bytes to a party", "bytes to the server", "beyond 4 d"], rows)
+    for d in (100_000, 1_000_000):
+        report["server"][str(d)] = found = computed(d)
+        rows = [[name, *(f"{1e3 * f[key]:.0f}" for key in ("first", "later"))]
+                for name, f in found.items()]  # fmt: skip
+        table([f"the server's CPU, d = {d:,}", "first round, ms", "median round, ms"], rows)
+    sizes = (10, 100, 1000)
+    report["memory"] = [held(n, 20_000, over) for over in ("active", "all") for n in sizes]
+    rows = [[f"over={over!r}", *(f"{m['MB']:.0f}" for m in report["memory"] if m["over"] == over)]
+            for over in ("active", "all")]  # fmt: skip
+    table(["MB, d = 20,000", *(f"N = {n:,}" for n in sizes)], rows)
+    for d in (100_000,) if asked.quick else (100_000, 1_000_000):
+        found = timed(d, 2 if asked.quick else 4, 4)
+        report["rounds"][str(d)] = found
+        base = found[CONTENDERS[0]]["later"]
+        rows = [[name, f"{f['first']:.2f}", f"{f['later']:.2f}", f"{f['later'] / base:.2f}"]
+                for name, f in found.items()]  # fmt: skip
+        table([f"d = {d:,}", "first round, s", "median round, s", "in Flower's FedAvg"], rows)
+        asked.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

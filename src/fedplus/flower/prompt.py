@@ -1,0 +1,76 @@
+"""Replies soon after they came: Flower's own grid looks for them every three seconds."""
+
+import time
+from collections.abc import Iterable
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+from typing_extensions import override
+
+from fedplus.flower.grid import InProcessGrid
+
+SHORTEST, LONGEST = 0.2, 3.0
+"""Seconds between two looks."""
+SHARE = 0.05
+"""Of the time waited so far that the next pause takes."""
+
+
+def prompt(grid: Grid) -> Grid:
+    """The same parties, looked after more often; those in this process have replied at once."""
+    return grid if isinstance(grid, InProcessGrid) else Prompt(grid)
+
+
+class Prompt(Grid):
+    """Another grid's messages; a wait grows by at most ``SHARE`` and ends at its deadline."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    @override
+    def set_run(self, run: Run) -> None:
+        self._grid.set_run(run)
+
+    @property
+    @override
+    def run(self) -> Run:
+        return self._grid.run
+
+    @override
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str,
+        ttl: float | None = None,
+    ) -> Message:  # fmt: skip
+        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    @override
+    def get_node_ids(self) -> Iterable[int]:
+        return self._grid.get_node_ids()
+
+    @override
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        return self._grid.push_messages(messages)
+
+    @override
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        return self._grid.pull_messages(message_ids)
+
+    @override
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        messages = list(messages)
+        if not messages:
+            return []
+        begun = time.monotonic()
+        awaited = {name for name in self._grid.push_messages(messages) if name}
+        found: list[Message] = []
+        while True:
+            waited = time.monotonic() - begun
+            came = list(self._grid.pull_messages(awaited))
+            found += came
+            awaited -= {message.metadata.reply_to_message_id for message in came}
+            if not awaited or (timeout is not None and waited >= timeout):
+                return found
+            pause = min(max(SHARE * waited, SHORTEST), LONGEST)
+            time.sleep(pause if timeout is None else min(pause, timeout - waited))

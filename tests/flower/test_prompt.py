@@ -1,0 +1,56 @@
+"""Waiting for replies: all of them, or those that are there at the deadline."""
+
+import time
+
+import numpy as np
+from deployed import PARTIES, app_of, grid_of, zeros
+
+import fedplus as fp
+from fedplus.flower import FedPlus, InProcessGrid
+from fedplus.flower.prompt import Prompt
+
+METHOD = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
+
+
+class Slow(InProcessGrid):
+    """Replies can be had some seconds after their messages were sent; a lost one never."""
+
+    def __init__(self, app, seconds, lost=()):
+        super().__init__(app, PARTIES, tamper=self.away)
+        self.seconds, self.lost, self.looks = seconds, lost, []
+
+    def away(self, reply):
+        return None if reply.metadata.src_node_id in self.lost else reply
+
+    def push_messages(self, messages):
+        self.sent = time.monotonic()
+        return super().push_messages(messages)
+
+    def pull_messages(self, message_ids):
+        self.looks.append(time.monotonic() - self.sent)
+        return super().pull_messages(message_ids) if self.looks[-1] >= self.seconds else []
+
+
+def trained(grid, rounds, **more):
+    strategy = FedPlus(METHOD, rounds=rounds, **more)
+    strategy.run(Prompt(grid), zeros())
+    return strategy.state
+
+
+def test_all_replies_are_had_soon_after_they_came(tmp_path):
+    grid = Slow(app_of(METHOD, tmp_path / "a"), seconds=0.5)
+    state = trained(grid, 2)
+    expected = FedPlus(METHOD, rounds=2)
+    expected.run(grid_of(METHOD, tmp_path / "b"), zeros())
+    np.testing.assert_array_equal(state.w_global, expected.state.w_global)
+    assert len(grid.looks) > 2  # It looked, waited and looked again,
+    assert sum(look >= grid.seconds for look in grid.looks) == 2  # and never once it had all.
+
+
+def test_the_deadline_is_kept_and_what_came_until_then_is_taken(tmp_path):
+    grid = Slow(app_of(METHOD, tmp_path), seconds=0.5, lost=(2,))
+    state = trained(grid, 1, deadline=1.0)
+    assert (state.done, state.skipped) == (1, 0)
+    assert not state.models[2].any()
+    assert state.models[1].any()
+    assert sum(look >= 1.0 for look in grid.looks) == 1  # The last look is at the deadline.
