@@ -5,7 +5,7 @@ import sys
 import jax
 import numpy as np
 
-if len(sys.argv) > 2:
+if __name__ == "__main__" and len(sys.argv) > 2:
     jax.distributed.initialize(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
 
 import fedplus as fp

@@ -40,6 +40,7 @@ def write_app(folder: Path, framework: str) -> str:
     """
     chosen = known(framework, FRAMEWORKS, "framework")
     package = folder.name.replace("-", "_").lower()
+    require(not folder.exists(), "name", f"{folder}, which is there", "that of a new folder")
     require(
         re.fullmatch("[a-z][a-z0-9_]{0,31}", package) is not None, "name", repr(folder.name),
         "at most 32 letters, digits, - and _, a letter first",
@@ -50,7 +51,6 @@ def write_app(folder: Path, framework: str) -> str:
         or importlib.util.find_spec(package) is not None
     )
     require(not taken, "name", repr(folder.name), "one that Python and its packages do not use")
-    require(not folder.exists(), "name", f"{folder}, which is there", "that of a new folder")
     words = {
         "fed-app": package.replace("_", "-"), PACKAGE: package, "FRAMEWORK": chosen.title,
         '"DEPENDENCIES"': ", ".join(f'"{one}"' for one in chosen.dependencies),
