@@ -78,18 +78,17 @@ def collect(asked: Asked) -> Files:
 
 
 def _times(asked: Asked) -> dict[str, Any]:
-    jobs = times(asked.folder)
-    kinds = {
-        "tuning": [s for name, s in jobs.items() if name.startswith("tune")],
-        "tuned": [s for name, s in jobs.items() if "-tuned" in name],
-    }
-    kinds["stated"] = [
-        s for name, s in jobs.items() if not name.startswith("tune") and "-tuned" not in name
-    ]
+    kinds: dict[str, list[dict[str, float]]] = {"stated": [], "tuning": [], "tuned": []}
+    for name, took in times(asked.folder).items():
+        kind = "tuning" if name.startswith("tune ") else "tuned" if "-tuned" in name else "stated"
+        kinds[kind].append(took)
     return {
-        kind: {"jobs": len(seconds), "seconds": round(sum(seconds), 1)}
-        for kind, seconds in kinds.items()
-    } | {"processes": asked.jobs, "seeds": len(asked.seeds)}
+        kind: {
+            "jobs": len(all_), "seconds": sum(one["seconds"] for one in all_),
+            "processor": sum(one["processor"] for one in all_),
+        }
+        for kind, all_ in kinds.items()
+    } | {"processes": asked.jobs}  # fmt: skip
 
 
 def draw(results: Path) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 A process a core: the paper's models are so small that one run gains nothing from a second core.
 """
 
+import json
 import multiprocessing
 import os
 import sys
@@ -36,6 +37,13 @@ class Job(NamedTuple):
     given: tuple[Any, ...]
 
 
+class Took(NamedTuple):
+    """How long a job took, and how long a processor worked for it: less, on a busy machine."""
+
+    seconds: float
+    processor: float
+
+
 def trained(asked: Asked, specs: Mapping[str, Spec]) -> dict[str, list[RunFolder]]:
     """Train each specification into the folder of its name, a job for each of its seeds."""
     jobs = []
@@ -43,11 +51,12 @@ def trained(asked: Asked, specs: Mapping[str, Spec]) -> dict[str, list[RunFolder
         folder = asked.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         jobs += [
-            Job(f"{name}, seed {seed}", _train, (str(folder), to_toml(_of(spec, seed))))
-            for seed in spec.seeds
+            (place, Job(f"{name}, seed {seed}", _train, (str(folder), to_toml(_of(spec, seed)))))
+            for place, seed in enumerate(spec.seeds)
             if not _finished(_of(spec, seed), folder)
         ]
-    carry_out(asked, jobs)
+    jobs.sort(key=lambda one: one[0])  # Everything with one seed comes first.
+    carry_out(asked, [job for _, job in jobs])
     for name, spec in specs.items():  # All seeds: each job wrote its own.
         write_atomically(asked.folder / name / SPEC, to_toml(spec).encode())
     return {name: runs_of(spec, asked.folder / name) for name, spec in specs.items()}
@@ -60,20 +69,20 @@ def runs_of(spec: Spec, folder: Path) -> list[RunFolder]:
 
 def carry_out(asked: Asked, jobs: Sequence[Job]) -> None:
     """Do all jobs, so many at a time, tell of each, and note how long each took."""
-    for number, (job, seconds) in enumerate(_done(asked, jobs), 1):
-        print(f"{number} of {len(jobs)}: {job.name}, {seconds:.0f} s", file=sys.stderr, flush=True)
-        path = asked.folder / TIMES
-        known = times(asked.folder) | {job.name: round(seconds, 1)}
-        write_json(path, dict(sorted(known.items())))
+    for number, (job, took) in enumerate(_done(asked, jobs), 1):
+        told = f"{number} of {len(jobs)}: {job.name}, {took.seconds:.0f} s"
+        print(told, file=sys.stderr, flush=True)
+        known = times(asked.folder) | {job.name: took._asdict()}
+        write_json(asked.folder / TIMES, dict(sorted(known.items())))
 
 
-def times(folder: Path) -> dict[str, float]:
-    """Seconds of each job so far."""
+def times(folder: Path) -> dict[str, dict[str, float]]:
+    """What each job so far took."""
     path = folder / TIMES
-    return dict(RunFolder(folder)._json(TIMES)) if path.exists() else {}
+    return dict(json.loads(path.read_bytes())) if path.exists() else {}
 
 
-def _done(asked: Asked, jobs: Sequence[Job]) -> Iterator[tuple[Job, float]]:
+def _done(asked: Asked, jobs: Sequence[Job]) -> Iterator[tuple[Job, Took]]:
     if asked.jobs == 1 or len(jobs) < 2:
         use(asked.device, threads=None)
         for job in jobs:
@@ -108,10 +117,10 @@ def use(device: str | None, threads: int | None) -> None:
         update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
-def _timed(job: Job) -> float:
-    begun = time.monotonic()
+def _timed(job: Job) -> Took:
+    begun, worked = time.monotonic(), time.process_time()
     job.do(*job.given)
-    return time.monotonic() - begun
+    return Took(round(time.monotonic() - begun, 1), round(time.process_time() - worked, 1))
 
 
 def _train(folder: str, toml: str) -> None:
