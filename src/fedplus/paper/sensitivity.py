@@ -8,7 +8,7 @@ from fedplus.experiments.folder import RunFolder
 from fedplus.experiments.spec import Spec, to_toml
 from fedplus.paper import sensitivity_text
 from fedplus.paper.results import csv_of
-from fedplus.paper.specs import chosen, spec
+from fedplus.paper.specs import chosen, spec, wanted
 from fedplus.paper.study import Asked, Files, Study
 from fedplus.paper.training import runs_of, trained
 from fedplus.report.formats import as_records
@@ -33,7 +33,7 @@ def specs_of(asked: Asked) -> dict[str, Spec]:
         for value in values:
             one = spec(f"sensitivity-{sweep}", quick | {setting: value}, seeds)
             found[f"{sweep}-{value:g}"] = one
-    return chosen(found, asked)
+    return {name: wanted(one, asked) for name, one in chosen(found, asked).items()}
 
 
 def train(asked: Asked) -> None:

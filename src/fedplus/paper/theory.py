@@ -11,7 +11,7 @@ from fedplus.experiments.spec import Spec, to_toml
 from fedplus.paper import theory_text
 from fedplus.paper.measured import Course, course, lipschitz
 from fedplus.paper.results import csv_of
-from fedplus.paper.specs import spec
+from fedplus.paper.specs import spec, wanted
 from fedplus.paper.study import Asked, Files, Study
 from fedplus.paper.training import runs_of, trained
 
@@ -25,7 +25,7 @@ ACTIVE = 3
 def specification(asked: Asked) -> Spec:
     """The one of this study."""
     quick = {"train.rounds": 200, "train.evaluate_every": 20}
-    return spec(NAME, quick if asked.quick else None, [0])
+    return wanted(spec(NAME, quick if asked.quick else None, [0]), asked)
 
 
 def train(asked: Asked) -> None:
