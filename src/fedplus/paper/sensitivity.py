@@ -61,10 +61,7 @@ def _of_data(name: str, runs: list[RunFolder]) -> list[dict[str, Any]]:
 
 def _of_method(sweep: str, runs: list[RunFolder]) -> list[dict[str, Any]]:
     """The value is the method's own setting; local training and FedAvg have none."""
-    values = {
-        run.status["label"]: run.spec["methods"][0].get(sweep)
-        for run in runs
-    }
+    values = {run.status["label"]: run.spec["methods"][0].get(sweep) for run in runs}
     return [
         _row(sweep, values.get(record["label"]), record) for record in as_records(table_of(runs))
     ]

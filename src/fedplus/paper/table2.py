@@ -62,14 +62,14 @@ def collect(asked: Asked) -> Files:
             continue
         row = name.removeprefix(PREFIX).removesuffix("-tuned")
         kind = "tuned" if name in tuned else "stated"
-        for record in as_records(table_of(runs)):
-            records.append(
-                {
-                    "data": row, "settings": kind, "method": record["method"] or "majority",
-                    "label": record["label"], **{key: record.get(key) for key in KEPT},
-                    "paper": paper.get(row, {}).get(record["method"]),
-                }
-            )  # fmt: skip
+        records += [
+            {
+                "data": row, "settings": kind, "method": record["method"] or "majority",
+                "label": record["label"], **{key: record.get(key) for key in KEPT},
+                "paper": paper.get(row, {}).get(record["method"]),
+            }
+            for record in as_records(table_of(runs))
+        ]  # fmt: skip
     files = {"table2.csv": csv_of(records), "table2-times.json": json_of(_times(asked))}
     files |= {f"{name}.toml": to_toml(one) for name, one in tuned.items()}
     if tuned:

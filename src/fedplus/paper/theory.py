@@ -85,18 +85,15 @@ def rises(found: Course) -> int:
 
 def _curve(name: str, found: Course, exact: Course, least: float) -> list[dict[str, Any]]:
     """At rounds that are even on a logarithmic axis."""
-    rows = []
-    for kind, seen in (("one step", found), ("exact", exact)):
-        last = len(seen.f_sigma) - 1
-        for t in np.unique(np.geomspace(1, last, 30).round().astype(int)):
-            rows.append(
-                {
-                    "method": name, "solve": kind, "round": int(t), "f_sigma": seen.f_sigma[t],
-                    "gap": max(seen.f_sigma[t] - least, 0.0), "gradient": seen.gradient[t],
-                    "consensus": seen.consensus[t], "local": seen.local[t],
-                }
-            )  # fmt: skip
-    return rows
+    return [
+        {
+            "method": name, "solve": kind, "round": int(t), "f_sigma": seen.f_sigma[t],
+            "gap": max(seen.f_sigma[t] - least, 0.0), "gradient": seen.gradient[t],
+            "consensus": seen.consensus[t], "local": seen.local[t],
+        }
+        for kind, seen in (("one step", found), ("exact", exact))
+        for t in np.unique(np.geomspace(1, len(seen.f_sigma) - 1, 30).round().astype(int))
+    ]  # fmt: skip
 
 
 def _apart(found: Course, lines: list[dict[str, Any]]) -> float | None:

@@ -43,7 +43,11 @@ def tuned(asked: Asked, specs: Mapping[str, Spec]) -> None:
     """Choose settings for every method on every data set, where that is not done yet."""
     quick = asked.quick
     jobs = [
-        Job(f"tune {name}, {one.name}", _tune, (str(_place(asked, name, one)), toml, one.name, quick))
+        Job(
+            f"tune {name}, {one.name}",
+            _tune,
+            (str(_place(asked, name, one)), toml, one.name, quick),
+        )
         for name, spec in specs.items()
         for toml in [to_toml(spec)]
         for one in spec.methods
@@ -71,9 +75,7 @@ def with_chosen(spec: Spec, chosen: Mapping[str, Mapping[str, Any]]) -> Spec:
     ]
     title = spec.title.replace("stated settings", "tuned on validation samples")
     rounds = rounds_of(spec)
-    train = spec.train.model_copy(
-        update={"rounds": rounds, "evaluate_every": max(1, rounds // 10)}
-    )
+    train = spec.train.model_copy(update={"rounds": rounds, "evaluate_every": max(1, rounds // 10)})
     return spec.model_copy(update={"methods": methods, "title": title, "train": train})
 
 
