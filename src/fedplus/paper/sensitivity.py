@@ -49,6 +49,8 @@ def collect(asked: Asked) -> Files:
         runs = runs_of(one, asked.folder / name)
         if runs:
             rows += _of_method(name, runs) if name in OF_METHOD else _of_data(name, runs)
+    if not rows:
+        return {}
     return {"sensitivity.csv": csv_of(rows)} | {
         f"sensitivity-{name}.toml": to_toml(one) for name, one in specs.items() if name in OF_METHOD
     }

@@ -11,7 +11,7 @@ from fedplus.experiments.spec import Spec, to_toml
 from fedplus.paper import theory_text
 from fedplus.paper.measured import Course, course, lipschitz
 from fedplus.paper.results import csv_of
-from fedplus.paper.specs import spec, wanted
+from fedplus.paper.specs import chosen, spec, wanted
 from fedplus.paper.study import Asked, Files, Study
 from fedplus.paper.training import runs_of, trained
 
@@ -30,11 +30,13 @@ def specification(asked: Asked) -> Spec:
 
 def train(asked: Asked) -> None:
     """Ordinary runs, which record F_σ."""
-    trained(asked, {NAME: specification(asked)})
+    trained(asked, chosen({NAME: specification(asked)}, asked))
 
 
 def collect(asked: Asked) -> Files:
     """Curves and a table, in float64, beside what the runs recorded in float32."""
+    if asked.only not in NAME:
+        return {}
     one = specification(asked)
     ready, rounds = prepared(one, 0), int(one.train.rounds or 1)
     recorded = {run.status["method"]: run.lines for run in runs_of(one, asked.folder / NAME)}
