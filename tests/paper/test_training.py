@@ -51,6 +51,7 @@ def test_what_was_stopped_goes_on(asked, monkeypatch):
     training.trained(asked, {"a": one})
     status = asked.folder / "a" / "fedgeomed+-0" / "status.json"
     status.write_text(status.read_text().replace('"finished"', '"stopped"'))
+    assert [run.status["method"] for run in training.runs_of(one, asked.folder / "a")] == ["local"]
     training.trained(asked, {"a": one})
     assert RunFolder(status.parent).status["state"] == "finished"
 

@@ -24,6 +24,9 @@ def paper(
     jobs: int = typer.Option(None, help="Processes; by default one a core, on a GPU one."),
     only: str = typer.Option("", help="Only specifications with this in their name."),
     methods: str = typer.Option("", help="Only these, with commas between."),
+    train: bool = typer.Option(
+        True, "--train/--no-train", help="Without: only tell what is finished.", show_default=False
+    ),
     out: Path = OUT,
     results: Path = RESULTS,
 ) -> None:
@@ -62,7 +65,8 @@ def paper(
         drawn = tuple(range(1 if quick else seeds))
         asked = Asked(folder, drawn, quick, count, device, only, named)
         try:
-            study.train(asked)
+            if train:
+                study.train(asked)
         except KeyboardInterrupt as stop:
             raise StoppedError("The same command goes on.") from stop
         _written(study, asked, results)

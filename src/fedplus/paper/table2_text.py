@@ -49,7 +49,7 @@ def _is_accuracy(records: Sequence[Record]) -> bool:
 def _data(records: Sequence[Record]) -> str:
     """One data set: the paper's figure, then each kind of settings with the outliers apart."""
     kinds = [kind for kind in KINDS if any(one["settings"] == kind for one in records)]
-    seeds = {k: int(max(o["seeds"] for o in records if o["settings"] == k)) for k in kinds}
+    seeds = {k: sorted({int(o["seeds"]) for o in records if o["settings"] == k}) for k in kinds}
     headings = ["", "paper"]
     for kind in kinds:
         headings += [f"{kind} ({_count(seeds[kind])})", "the others", "outliers"]
@@ -140,5 +140,7 @@ def _times(results: Path) -> str:
     return table(["part", "jobs", "processor minutes", "minutes by the clock, jobs added up"], rows)
 
 
-def _count(seeds: int) -> str:
-    return "1 seed" if seeds == 1 else f"{seeds} seeds"
+def _count(seeds: Sequence[int]) -> str:
+    least, most = seeds[0], seeds[-1]
+    told = f"{most}" if least == most else f"{least} to {most}"
+    return f"{told} seed{'' if most == 1 else 's'}"

@@ -26,6 +26,7 @@ from fedplus.local import KappaWarning
 from fedplus.paper.study import Asked
 
 TIMES = "times.json"
+ENDED = ("finished", "failed")
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda"}
 
 
@@ -63,8 +64,9 @@ def trained(asked: Asked, specs: Mapping[str, Spec]) -> dict[str, list[RunFolder
 
 
 def runs_of(spec: Spec, folder: Path) -> list[RunFolder]:
-    """The runs of a specification that are there."""
-    return [RunFolder(at) for at in folders_of(spec, folder).values() if is_run(at)]
+    """The runs of a specification that have come to their end."""
+    there = [RunFolder(at) for at in folders_of(spec, folder).values() if is_run(at)]
+    return [run for run in there if run.status["state"] in ENDED]
 
 
 def carry_out(asked: Asked, jobs: Sequence[Job]) -> None:
@@ -148,5 +150,5 @@ def _finished(spec: Spec, folder: Path) -> bool:
                 f"{at} must be a run of what is asked for now, got one with other settings. "
                 "Give another --out, or remove it."
             )
-        done &= run.status["state"] in ("finished", "failed")
+        done &= run.status["state"] in ENDED
     return done
