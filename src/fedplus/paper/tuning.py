@@ -62,16 +62,12 @@ def chosen_for(asked: Asked, name: str) -> dict[str, dict[str, Any]]:
     return {path.stem: read_json(path)["settings"] for path in sorted(folder.glob("*.json"))}
 
 
-def is_complete(asked: Asked, name: str, spec: Spec) -> bool:
-    """Whether every method has been tuned."""
-    return all(_place(asked, name, one).exists() for one in spec.methods)
-
-
 def with_chosen(spec: Spec, chosen: Mapping[str, Mapping[str, Any]]) -> Spec:
-    """The specification with those settings."""
+    """The specification with those settings, and with those methods alone."""
     methods = [
         Method.model_validate({**one.model_dump(exclude_none=True), **chosen[one.name]})
         for one in spec.methods
+        if one.name in chosen
     ]
     title = spec.title.replace("stated settings", "tuned on validation samples")
     rounds = rounds_of(spec)
