@@ -32,6 +32,16 @@ def test_every_method_and_seed_has_a_run_folder(asked):
     assert sorted(training.times(asked.folder)) == ["a, seed 0", "a, seed 1"]
 
 
+def test_one_method_has_its_runs_where_they_are_among_several(asked):
+    one = tiny()
+    alone = one.model_copy(update={"methods": [m for m in one.methods if m.name == "local"]})
+    first = training.trained(asked, {"a": alone})["a"]
+    assert [run.path.name for run in first] == ["local-sgd-0", "local-sgd-1"]
+    before = [(run.path / "status.json").read_bytes() for run in first]
+    assert len(training.trained(asked, {"a": one})["a"]) == 4
+    assert [(run.path / "status.json").read_bytes() for run in first] == before
+
+
 def test_what_is_finished_is_not_trained_again(asked, monkeypatch):
     first = training.trained(asked, {"a": tiny(seeds=(0,))})["a"]
     before = {run.path: (run.path / "status.json").read_bytes() for run in first}

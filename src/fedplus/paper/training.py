@@ -19,7 +19,7 @@ from fedplus._check import SettingError
 from fedplus._write import write_atomically
 from fedplus.experiments.files import write_json
 from fedplus.experiments.folder import SPEC, RunFolder, is_run
-from fedplus.experiments.running import folders_of, run_all
+from fedplus.experiments.running import folders_of, run_all, slug
 from fedplus.experiments.source import Source
 from fedplus.experiments.spec import Spec, checked, to_toml
 from fedplus.local import KappaWarning
@@ -63,9 +63,17 @@ def trained(asked: Asked, specs: Mapping[str, Spec]) -> dict[str, list[RunFolder
     return {name: runs_of(spec, asked.folder / name) for name, spec in specs.items()}
 
 
+def places(spec: Spec, folder: Path) -> dict[tuple[int, int], Path]:
+    """Where the run of each method (by number) and seed goes: always a folder below this one."""
+    if len(spec.methods) > 1:
+        return folders_of(spec, folder)
+    name = slug(str(spec.methods[0].label))
+    return {(0, seed): folder / f"{name}-{seed}" for seed in spec.seeds}
+
+
 def runs_of(spec: Spec, folder: Path) -> list[RunFolder]:
     """The runs of a specification that have come to their end."""
-    there = [RunFolder(at) for at in folders_of(spec, folder).values() if is_run(at)]
+    there = [RunFolder(at) for at in places(spec, folder).values() if is_run(at)]
     return [run for run in there if run.status["state"] in ENDED]
 
 
@@ -130,7 +138,10 @@ def _train(folder: str, toml: str) -> None:
     spec = checked(tomllib.loads(toml), Source())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KappaWarning)  # The paper's own settings are outside (D8).
-        run_all(spec, Path(folder), resume=True, told=lambda label, round_, score: None)
+        (seed,) = spec.seeds
+        alone = len(spec.methods) == 1  # Then the folder that is given is the run's own.
+        place = places(spec, Path(folder))[0, seed] if alone else Path(folder)
+        run_all(spec, place, resume=True, told=lambda label, round_, score: None)
 
 
 def _of(spec: Spec, seed: int) -> Spec:
@@ -140,7 +151,7 @@ def _of(spec: Spec, seed: int) -> Spec:
 def _finished(spec: Spec, folder: Path) -> bool:
     """Whether all runs of this one seed are; refused if there are others in their place."""
     done = True
-    for (i, seed), at in folders_of(spec, folder).items():
+    for (i, seed), at in places(spec, folder).items():
         if not is_run(at):
             done = False
             continue
