@@ -16,6 +16,7 @@ from fedplus.cli import data
 from fedplus.cli.compare import compare
 from fedplus.cli.methods import methods
 from fedplus.cli.new import new
+from fedplus.cli.paper import paper
 from fedplus.cli.report import board, report
 from fedplus.cli.run import run
 from fedplus.cli.studied import StoppedError
@@ -33,6 +34,7 @@ for command, short in (
     (board, "Watch runs live in the browser."),
     (methods, "What there is to choose from, with settings."),
     (new, "Write an app that trains across machines."),
+    (paper, "Repeat the paper's experiments."),
 ):
     app.command(short_help=short)(command)
 app.add_typer(data.app, name="data", short_help="Federations by name: list, get, look at.")

@@ -1,0 +1,8 @@
+"""All studies by name: a new one is a module and a line here."""
+
+from fedplus.paper import sensitivity, table2, theory
+from fedplus.paper.study import Study
+
+STUDIES: dict[str, Study] = {
+    study.name: study for study in (table2.STUDY, sensitivity.STUDY, theory.STUDY)
+}
