@@ -60,7 +60,7 @@ class Data(_Open):
 class Model(_Open):
     """A built-in model; other keys are its settings, such as ``hidden``."""
 
-    name: Literal["auto", "linear", "logistic", "mlp", "cnn", "lstm"] = "auto"
+    name: Literal["auto", "linear", "logistic", "mlp", "cnn", "lstm", "eiie"] = "auto"
 
 
 class Method(_Open):
