@@ -67,7 +67,13 @@ def federation_of(spec: Data, source: Source) -> Federation:
             made = data.load(spec.name, seed=spec.seed or 0, **spec.settings)
         else:
             made = _from_folder(spec)
-        return made.standardised() if spec.standardise else made
+        made = made.standardised() if spec.standardise else made
+        judged = getattr(made, spec.judged_on)
+        require(
+            judged is not None, "judged_on", spec.judged_on, "samples that there are",
+            "Set a validation_share.",
+        )  # fmt: skip
+        return made._replace(test=judged)
 
 
 def _from_folder(spec: Data) -> Federation:

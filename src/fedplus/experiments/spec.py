@@ -55,6 +55,8 @@ class Data(_Open):
     seed: Seed | None = None
     """By default the run's own."""
     standardise: bool = False
+    judged_on: Literal["test", "validation", "train"] = "test"
+    """Which samples the models are judged on."""
 
 
 class Model(_Open):

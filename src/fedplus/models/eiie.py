@@ -20,9 +20,7 @@ SPREAD = 20.0
 
 
 @functools.cache  # The same function for the same sizes: a second run compiles nothing.
-def eiie(
-    window: int = 31, *, channels: int = 2, features: int = 20, cost: float = 0.0025
-) -> Model:
+def eiie(window: int = 31, *, channels: int = 2, features: int = 20, cost: float = 0.0025) -> Model:
     r"""Ensemble of identical independent evaluators: what share of the portfolio to put where.
 
     .. math:: w_t = \operatorname{softmax}\big(b,\; v \cdot h(X_{t,i}) + u\, w_{t-1,i}\big)_i
@@ -107,9 +105,7 @@ def _remembering(layer: dict[str, Array], scores: Array, there: Array) -> Array:
 
     def day(before: Array, scores: Array) -> tuple[Array, Array]:
         of_stocks = scores + layer["memory"] * before[:, 1:]
-        chosen = jax.nn.softmax(
-            jnp.concatenate([cash, of_stocks], axis=1), axis=1, where=open_
-        )
+        chosen = jax.nn.softmax(jnp.concatenate([cash, of_stocks], axis=1), axis=1, where=open_)
         return chosen, chosen
 
     uniform = open_ / jnp.sum(open_, axis=1, keepdims=True, dtype=scores.dtype)

@@ -69,13 +69,9 @@ def _mean(y: Array) -> Outputs:
     return jnp.asarray(np.mean(np.asarray(y), axis=0, dtype=float, keepdims=True))
 
 
-CLASSIFICATION = Task(
-    "classification", _cross_entropy, _hit, "accuracy", "higher", _most_frequent
-)
+CLASSIFICATION = Task("classification", _cross_entropy, _hit, "accuracy", "higher", _most_frequent)
 """One logit a class, labels 0, 1, ...; cross-entropy and accuracy."""
-BINARY = Task(
-    "binary", _binary_cross_entropy, _binary_hit, "accuracy", "higher", _more_frequent
-)
+BINARY = Task("binary", _binary_cross_entropy, _binary_hit, "accuracy", "higher", _more_frequent)
 """One logit, labels 0 and 1; logistic loss and accuracy."""
 REGRESSION = Task("regression", _half_squared_error, _squared_error, "mse", "lower", _mean)
 """Real outputs; half the squared error to learn from, the mean squared error to read."""

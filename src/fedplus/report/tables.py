@@ -12,7 +12,11 @@ from fedplus.report.read import Host, Run, average, read, worst
 from fedplus.report.words import Score
 
 LOCAL, COMMON = "local only", "its global model"
-GUESSES = {"accuracy": "majority class", "mse": "mean label", "log return a day": "uniform portfolio"}
+GUESSES = {
+    "accuracy": "majority class",
+    "mse": "mean label",
+    "log return a day": "uniform portfolio",
+}
 LEVEL = 0.05
 
 
