@@ -15,6 +15,7 @@ from fedplus._check import SettingError
 from fedplus.cli import data
 from fedplus.cli.compare import compare
 from fedplus.cli.methods import methods
+from fedplus.cli.paper import paper
 from fedplus.cli.report import board, report
 from fedplus.cli.run import run
 from fedplus.cli.studied import StoppedError
@@ -31,6 +32,7 @@ for command, short in (
     (report, "Show runs in one HTML file."),
     (board, "Watch runs live in the browser."),
     (methods, "What there is to choose from, with settings."),
+    (paper, "Repeat the paper's experiments."),
 ):
     app.command(short_help=short)(command)
 app.add_typer(data.app, name="data", short_help="Federations by name: list, get, look at.")

@@ -1,0 +1,76 @@
+"""``fedplus paper``: the paper's experiments."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fedplus._check import known, require
+from fedplus._write import write_atomically
+from fedplus.cli.studied import StoppedError
+
+
+def paper(
+    name: str = typer.Argument("", metavar="STUDY", help="By name, or all; --list has them."),
+    list_: bool = typer.Option(False, "--list", help="The studies, a line each."),
+    quick: bool = typer.Option(False, "--quick", help="A try: few rounds, one seed, same code."),
+    seeds: int = typer.Option(5, help="How many, from 0 on; a --quick try has one."),
+    device: str = typer.Option(None, help="cpu or gpu; by default what JAX finds."),
+    jobs: int = typer.Option(None, help="Processes; by default one a core, on a GPU one."),
+    only: str = typer.Option("", help="Only specifications with this in their name."),
+    out: Path = typer.Option(Path("runs/paper"), "--out", "-o", help="For runs and results."),  # noqa: B008
+    results: Path = typer.Option(None, help="Write the small files of results here, too."),
+) -> None:
+    """Repeat the paper's experiments: runs, small files of results, figures.
+
+    What is finished is not trained again. The specifications are TOML files that fedplus run takes.
+
+    \b
+    fedplus paper --list
+    fedplus paper table2 --quick
+    fedplus paper all --seeds 5
+    """  # noqa: D301
+    from fedplus.paper.studies import STUDIES
+    from fedplus.paper.study import Asked
+
+    if list_:
+        for one in STUDIES.values():
+            print(f"{one.name:<12} {one.summary}")
+        return
+    require(name != "", "STUDY", "none", f"all or one of: {', '.join(STUDIES)}")
+    chosen = list(STUDIES.values()) if name == "all" else [known(name, STUDIES, "study")]
+    require(1 <= seeds < 2**31, "--seeds", seeds, "a whole number ≥ 1")
+    require(device in (None, "cpu", "gpu"), "--device", device, "cpu or gpu")
+    require(jobs is None or jobs >= 1, "--jobs", jobs, "a whole number ≥ 1")
+    count = jobs or (1 if device == "gpu" else os.cpu_count() or 1)
+    top = out / "quick" if quick else out
+    for study in chosen:
+        folder = top / study.name
+        folder.mkdir(parents=True, exist_ok=True)
+        asked = Asked(folder, tuple(range(1 if quick else seeds)), quick, count, device, only)
+        try:
+            study.train(asked)
+        except KeyboardInterrupt as stop:
+            raise StoppedError("The same command goes on.") from stop
+        _written(study, asked, results)
+
+
+def _written(study: Any, asked: Any, results: Path | None) -> None:
+    """The small files and the figures, beside the runs and where they are wanted, too."""
+    from fedplus.paper.plot import image
+
+    kept = asked.folder / "results"
+    places = [kept, *([results] if results else [])]
+    for place in places:
+        place.mkdir(parents=True, exist_ok=True)
+    for name, content in study.collect(asked).items():
+        for place in places:
+            write_atomically(place / name, content.encode())
+    for name, figure in study.draw(kept).items():
+        for kind in ("svg", "png"):
+            for place in places:
+                write_atomically(place / f"{name}.{kind}", image(figure, kind))
+    for text in study.blocks(kept).values():
+        print(f"{text}\n")
+    print(f"Results: {kept}")

@@ -1,0 +1,32 @@
+"""``docs/paper.md``: its tables come from the committed results, by code."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fedplus._check import require
+from fedplus.paper.study import Study
+
+_BLOCK = re.compile(r"<!-- ([\w-]+) -->\n(.*?)<!-- end -->", re.DOTALL)
+
+
+def filled(page: str, blocks: Mapping[str, str]) -> str:
+    r"""The page with each block's text in its place.
+
+    >>> filled("<!-- a -->\nold\n<!-- end -->", {"a": "new"})
+    '<!-- a -->\nnew\n<!-- end -->'
+    """
+    places = [found[1] for found in _BLOCK.finditer(page)]
+    for name in blocks:
+        require(name in places, "page", f"no place for {name}", f"one with <!-- {name} -->")
+
+    def put(found: re.Match[str]) -> str:
+        name = found[1]
+        return found[0] if name not in blocks else f"<!-- {name} -->\n{blocks[name]}\n<!-- end -->"
+
+    return _BLOCK.sub(put, page)
+
+
+def blocks_of(studies: Sequence[Study], results: Path) -> dict[str, str]:
+    """Of all studies."""
+    return {name: text for study in studies for name, text in study.blocks(results).items()}

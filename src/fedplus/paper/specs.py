@@ -1,0 +1,48 @@
+"""Specifications and the paper's numbers, read from the files beside this one."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fedplus._check import known
+from fedplus.experiments.asked import asked
+from fedplus.experiments.spec import Spec
+from fedplus.paper.study import Asked
+
+SPECS = Path(__file__).with_name("specs")
+PUBLISHED = Path(__file__).with_name("published.toml")
+
+
+def names(prefix: str = "") -> list[str]:
+    """Of the specifications that begin so."""
+    found = sorted(path.stem for path in SPECS.glob("*.toml"))
+    return [name for name in found if name.startswith(prefix)]
+
+
+def path_of(name: str) -> Path:
+    """The file of a specification."""
+    return known(name, {one: SPECS / f"{one}.toml" for one in names()}, "specification")
+
+
+def spec(name: str, settings: Mapping[str, Any] | None = None, seeds: Any = None) -> Spec:
+    """A specification by name, with other settings and seeds than its own."""
+    return asked(str(path_of(name)), settings=settings, seeds=seeds)[0]
+
+
+def chosen(of: Mapping[str, Spec], what: Asked) -> dict[str, Spec]:
+    """Those that ``--only`` leaves."""
+    return {name: one for name, one in of.items() if what.only in name}
+
+
+@cache
+def published() -> dict[str, Any]:
+    """The paper's numbers."""
+    return tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))
+
+
+def table2_rows() -> Iterator[tuple[str, dict[str, float]]]:
+    """Data set (the specification's name without its prefix) and method ↦ the paper's figure."""
+    for row in published()["table2"]["rows"]:
+        yield row["spec"], row["scores"]

@@ -1,0 +1,6 @@
+"""All studies by name: a new one is a module and a line here."""
+
+from fedplus.paper import table2
+from fedplus.paper.study import Study
+
+STUDIES: dict[str, Study] = {study.name: study for study in (table2.STUDY,)}
