@@ -43,7 +43,11 @@ def tuned(asked: Asked, specs: Mapping[str, Spec]) -> None:
     """Choose settings for every method on every data set, where that is not done yet."""
     quick = asked.quick
     jobs = [
-        Job(f"tune {name}, {one.name}", _tune, (str(_place(asked, name, one)), toml, one.name, quick))
+        Job(
+            f"tune {name}, {one.name}",
+            _tune,
+            (str(_place(asked, name, one)), toml, one.name, quick),
+        )
         for name, spec in specs.items()
         for toml in [to_toml(spec)]
         for one in spec.methods
