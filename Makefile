@@ -7,12 +7,13 @@ DEV := $(VENV)/.ready-dev
 INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help demo test test-torch lint bench browser clean
+.PHONY: help demo test test-torch lint bench paper paper-quick browser clean
 
 help:
 	@echo "make demo   train eight methods on a small federation: a table and a report"
 	@echo "make test   all tests"
 	@echo "make lint   ruff, mypy --strict, import-linter"
+	@echo "make paper  the paper's experiments, and docs/paper.md (paper-quick: a try of minutes)"
 	@echo "make bench  speed of aggregation and simulation beside their peers (about an hour)"
 
 $(READY): pyproject.toml constraints.txt
@@ -53,6 +54,14 @@ browser:
 bench: $(DEV)
 	$(BIN)/python benchmarks/aggregation.py
 	$(BIN)/python benchmarks/simulation.py
+
+# FEDPLUS_DATA=folder where MNIST cannot be downloaded. What is finished is not trained again.
+paper: $(DEV)
+	$(BIN)/fedplus paper all --results docs/paper
+	$(BIN)/python docs/paper_page.py
+
+paper-quick: $(DEV)
+	$(BIN)/fedplus paper all --quick
 
 clean:
 	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@ import typer
 from fedplus._check import known, require
 from fedplus._write import write_atomically
 from fedplus.cli.studied import StoppedError
+from fedplus.methods import method
 
 
 def paper(
@@ -19,6 +20,7 @@ def paper(
     device: str = typer.Option(None, help="cpu or gpu; by default what JAX finds."),
     jobs: int = typer.Option(None, help="Processes; by default one a core, on a GPU one."),
     only: str = typer.Option("", help="Only specifications with this in their name."),
+    methods: str = typer.Option("", help="Only these, with commas between."),
     out: Path = typer.Option(Path("runs/paper"), "--out", "-o", help="For runs and results."),  # noqa: B008
     results: Path = typer.Option(None, help="Write the small files of results here, too."),
 ) -> None:
@@ -31,24 +33,31 @@ def paper(
     fedplus paper table2 --quick
     fedplus paper all --seeds 5
     """  # noqa: D301
+    from fedplus.paper import specs
     from fedplus.paper.studies import STUDIES
     from fedplus.paper.study import Asked
 
     if list_:
-        for one in STUDIES.values():
-            print(f"{one.name:<12} {one.summary}")
+        for study in STUDIES.values():
+            print(f"{study.name:<12} {study.summary}")
         return
     require(name != "", "STUDY", "none", f"all or one of: {', '.join(STUDIES)}")
     chosen = list(STUDIES.values()) if name == "all" else [known(name, STUDIES, "study")]
     require(1 <= seeds < 2**31, "--seeds", seeds, "a whole number ≥ 1")
     require(device in (None, "cpu", "gpu"), "--device", device, "cpu or gpu")
     require(jobs is None or jobs >= 1, "--jobs", jobs, "a whole number ≥ 1")
+    fits = any(only in spec for spec in specs.names())
+    require(fits, "--only", only, "part of a specification's name", f"E.g. {specs.names()[0]}.")
+    named = tuple(part.strip() for part in methods.split(",") if part.strip())
+    for one in named:
+        method(one)  # A wrong name is refused.
     count = jobs or (1 if device == "gpu" else os.cpu_count() or 1)
     top = out / "quick" if quick else out
     for study in chosen:
         folder = top / study.name
         folder.mkdir(parents=True, exist_ok=True)
-        asked = Asked(folder, tuple(range(1 if quick else seeds)), quick, count, device, only)
+        drawn = tuple(range(1 if quick else seeds))
+        asked = Asked(folder, drawn, quick, count, device, only, named)
         try:
             study.train(asked)
         except KeyboardInterrupt as stop:

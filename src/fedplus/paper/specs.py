@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fedplus._check import known
+from fedplus._check import known, require
 from fedplus.experiments.asked import asked
 from fedplus.experiments.spec import Spec
 from fedplus.paper.study import Asked
@@ -29,6 +29,16 @@ def path_of(name: str) -> Path:
 def spec(name: str, settings: Mapping[str, Any] | None = None, seeds: Any = None) -> Spec:
     """A specification by name, with other settings and seeds than its own."""
     return asked(str(path_of(name)), settings=settings, seeds=seeds)[0]
+
+
+def wanted(of: Spec, what: Asked) -> Spec:
+    """The specification with the methods that ``--methods`` leaves."""
+    if not what.methods:
+        return of
+    kept = [one for one in of.methods if one.name in what.methods]
+    there = ", ".join(dict.fromkeys(one.name for one in of.methods))
+    require(bool(kept), "--methods", ", ".join(what.methods), f"one or more of: {there}")
+    return of.model_copy(update={"methods": kept})
 
 
 def chosen(of: Mapping[str, Spec], what: Asked) -> dict[str, Spec]:

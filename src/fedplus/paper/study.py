@@ -22,6 +22,8 @@ class Asked(NamedTuple):
     """"cpu", "gpu", or None: what JAX finds."""
     only: str = ""
     """Only specifications that have this in their names."""
+    methods: tuple[str, ...] = ()
+    """Only these methods, by name; none: all."""
 
 
 class Study(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 from fedplus.experiments.spec import Spec, to_toml
 from fedplus.paper import table2_text, tuning
 from fedplus.paper.results import csv_of, json_of
-from fedplus.paper.specs import names, published, spec, table2_rows
+from fedplus.paper.specs import names, published, spec, table2_rows, wanted
 from fedplus.paper.study import Asked, Files, Study
 from fedplus.paper.training import runs_of, times, trained
 from fedplus.report.formats import as_records
@@ -29,7 +29,7 @@ def stated(asked: Asked) -> dict[str, Spec]:
             settings: dict[str, Any] = dict(QUICK) if asked.quick else {}
             if asked.quick and "mnist" in name:
                 settings["data.samples"] = 6000
-            found[name] = spec(name, settings, asked.seeds)
+            found[name] = wanted(spec(name, settings, asked.seeds), asked)
     return found
 
 

@@ -74,7 +74,16 @@ def with_chosen(spec: Spec, chosen: Mapping[str, Mapping[str, Any]]) -> Spec:
         for one in spec.methods
     ]
     title = spec.title.replace("stated settings", "tuned on validation samples")
-    return spec.model_copy(update={"methods": methods, "title": title})
+    rounds = rounds_of(spec)
+    train = spec.train.model_copy(
+        update={"rounds": rounds, "evaluate_every": max(1, rounds // 10)}
+    )
+    return spec.model_copy(update={"methods": methods, "title": title, "train": train})
+
+
+def rounds_of(spec: Spec) -> int:
+    """How long candidates are trained, and what is chosen: settings are chosen for that length."""
+    return int(min(rules()["budget"]["rounds"], spec.train.rounds or 1))
 
 
 def told(asked: Asked, specs: Mapping[str, Spec]) -> dict[str, Any]:
@@ -99,7 +108,7 @@ def _tune(place: str, toml: str, name: str, quick: bool) -> None:
 
     spec, source = checked(tomllib.loads(toml), Source()), Source()
     budget = rules()["budget"]
-    rounds = min(budget["rounds"], spec.train.rounds or 1)
+    rounds = rounds_of(spec)
     (of,) = [one for one in spec.methods if one.name == name]
     data = spec.one(0, budget["seed"]).data
     data = data.model_copy(update={"validation_share": budget["validation_share"]})
