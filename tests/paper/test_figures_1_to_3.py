@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedplus.data.sets import portfolio
-from fedplus.experiments.running import run_all
+from fedplus.experiments.running import prepared, run_all
 from fedplus.paper import failure, figure1, figure2, figure3
 from fedplus.paper.specs import names, spec
 from fedplus.paper.studies import STUDIES
@@ -58,6 +58,15 @@ def test_they_are_studies_whose_two_specifications_differ_in_the_time_apart_alon
     assert [one.train.steps for one in specs] == [400, 20]
     long, short = specs
     assert (long.data, long.model, long.methods) == (short.data, short.model, short.methods)
+
+
+@pytest.mark.usefixtures("real_data")
+@pytest.mark.parametrize("name", names(failure.PREFIX))
+def test_the_specifications_build(name):
+    ready = prepared(spec(name), 0)
+    assert ready.federation.parties == 10
+    assert ready.model.name == "eiie"
+    assert ready.federation.test is ready.federation.train
 
 
 def test_figure_1_has_every_round_and_no_change_without_fusion(asked, results):

@@ -28,6 +28,7 @@ def held_out(group: list[FailureRun]) -> dict[str, float]:
         assert split is not None
         scores = [_score(model, split, models_of(run, federation, model)) for run in group]
         uniform = constant_answer(federation._replace(test=split), model.task)
+        assert uniform is not None
         found[name] = BASIS_POINTS * float(np.mean(scores))
         found[f"uniform_{name}"] = BASIS_POINTS * float(np.mean(uniform))
     return found

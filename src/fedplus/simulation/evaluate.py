@@ -146,7 +146,7 @@ def constant_answer(federation: Federation, task: Task) -> Host | None:
     found = np.empty(federation.parties)
     for k in range(federation.parties):
         y = federation.test.party(k)[1]
-        answer = np.asarray(task.constant(federation.train.party(k)[1]))
+        answer = np.asarray(task.constant(jnp.asarray(federation.train.party(k)[1])))
         always = jnp.broadcast_to(answer, (len(y), *answer.shape[1:]))
         found[k] = np.mean(task.score(always, jnp.asarray(y)))
     return found
