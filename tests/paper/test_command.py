@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from command import fedplus, refused
 
+from command import fedplus, refused
 from fedplus.paper.results import read_csv
 from fedplus.paper.studies import STUDIES
 

@@ -3,8 +3,8 @@
 import json
 
 import numpy as np
-from command import fedplus
 
+from command import fedplus
 from fedplus.paper.results import read_csv
 
 COMMAND = (

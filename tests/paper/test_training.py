@@ -75,7 +75,9 @@ def test_sensitivity_collects_what_the_runs_say(tmp_path):
     assert [row["method"] for row in rows] == ["local", "fedavg", "majority"]
     assert {(row["sweep"], row["value"]) for row in rows} == {("outliers", "0.4")}
     for row in rows[:2]:
-        run = RunFolder(tmp_path / "outliers-0.4" / f"{'local-sgd' if row['method'] == 'local' else 'fedavg'}-0")
+        run = RunFolder(
+            tmp_path / "outliers-0.4" / f"{'local-sgd' if row['method'] == 'local' else 'fedavg'}-0"
+        )
         scores = run.lines[-1]["personal_score"]
         assert len(run.parties["outliers"]) == 4
         assert float(row["mean"]) == pytest.approx(sum(scores) / 10, rel=1e-5)

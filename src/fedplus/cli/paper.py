@@ -11,6 +11,9 @@ from fedplus._write import write_atomically
 from fedplus.cli.studied import StoppedError
 from fedplus.methods import method
 
+OUT = typer.Option(Path("runs/paper"), "--out", "-o", help="For runs and results.")
+RESULTS = typer.Option(None, help="Write the small files of results here, too.")
+
 
 def paper(
     name: str = typer.Argument("", metavar="STUDY", help="By name, or all; --list has them."),
@@ -21,8 +24,8 @@ def paper(
     jobs: int = typer.Option(None, help="Processes; by default one a core, on a GPU one."),
     only: str = typer.Option("", help="Only specifications with this in their name."),
     methods: str = typer.Option("", help="Only these, with commas between."),
-    out: Path = typer.Option(Path("runs/paper"), "--out", "-o", help="For runs and results."),  # noqa: B008
-    results: Path = typer.Option(None, help="Write the small files of results here, too."),
+    out: Path = OUT,
+    results: Path = RESULTS,
 ) -> None:
     """Repeat the paper's experiments: runs, small files of results, figures.
 

@@ -9,8 +9,8 @@ The library knows nothing of them. Each is a **study**: a module here with one `
     trains several, a process for each of ``asked.jobs``, and leaves finished runs alone.
 ``collect(asked)``
     What the run folders say, as small files: name ↦ content. They are written beside the runs and,
-    with ``--results docs/paper``, to where the documentation takes them from. CSV by ``results.csv_of``,
-    JSON by ``results.json_of``; the specification goes with them.
+    with ``--results docs/paper``, to where the documentation takes them from. ``results.csv_of`` and
+    ``results.json_of`` make them; the specification goes with them.
 ``draw(results)``
     Figures (name ↦ matplotlib figure), from those small files alone; ``plot`` has the colours.
 ``blocks(results)``

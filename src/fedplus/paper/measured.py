@@ -61,9 +61,7 @@ def course(
 
         pairs = [ready.federation.train.party(k) for k in range(n)]
         data = tuple(jnp.asarray(np.stack(part), jnp.float64) for part in zip(*pairs, strict=True))
-        goal = Objective(
-            psi=algorithm.local.psi, sigma=algorithm.local.sigma, data=data, loss=loss
-        )
+        goal = Objective(psi=algorithm.local.psi, sigma=algorithm.local.sigma, data=data, loss=loss)
         start = algorithm.init(jnp.asarray(params.w, jnp.float64), n)
         found = _played(algorithm, goal, steps, start, jnp.asarray(cohorts))
         return Course(*map(np.asarray, found))

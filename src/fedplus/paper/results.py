@@ -59,7 +59,7 @@ def _short(value: Any) -> Any:
         return {str(name): _short(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_short(one) for one in value]
-    if isinstance(value, float):
+    if isinstance(value, float):  # NumPy's float64 is one, too.
         return float(f"{value:.{DIGITS}g}")
     return value
 

@@ -49,6 +49,8 @@ def collect(asked: Asked) -> Files:
         runs = runs_of(one, asked.folder / name)
         if runs:
             rows += _of_method(name, runs) if name in OF_METHOD else _of_data(name, runs)
+    if not rows:
+        return {}
     return {"sensitivity.csv": csv_of(rows)} | {
         f"sensitivity-{name}.toml": to_toml(one) for name, one in specs.items() if name in OF_METHOD
     }
@@ -61,10 +63,7 @@ def _of_data(name: str, runs: list[RunFolder]) -> list[dict[str, Any]]:
 
 def _of_method(sweep: str, runs: list[RunFolder]) -> list[dict[str, Any]]:
     """The value is the method's own setting; local training and FedAvg have none."""
-    values = {
-        run.status["label"]: run.spec["methods"][0].get(sweep)
-        for run in runs
-    }
+    values = {run.status["label"]: run.spec["methods"][0].get(sweep) for run in runs}
     return [
         _row(sweep, values.get(record["label"]), record) for record in as_records(table_of(runs))
     ]

@@ -122,7 +122,9 @@ def _tuning(told: Mapping[str, Any]) -> str:
         for method, found in methods.items():
             settings = ", ".join(f"{k} = {v:g}" for k, v in found["settings"].items())
             edge = ", ".join(found["at_edge"]) or "–"
-            score = f"{PERCENT * found['score']:.1f}" if "mnist" in name else f"{found['score']:.0f}"
+            score = (
+                f"{PERCENT * found['score']:.1f}" if "mnist" in name else f"{found['score']:.0f}"
+            )
             rows.append([name.removeprefix("table2-"), method, settings, score, edge])
     headings = ["data", "method", "chosen", "validation score", "at the edge of the grid"]
     return table(headings, rows)

@@ -11,7 +11,7 @@ from fedplus.experiments.spec import Spec, to_toml
 from fedplus.paper import theory_text
 from fedplus.paper.measured import Course, course, lipschitz
 from fedplus.paper.results import csv_of
-from fedplus.paper.specs import spec, wanted
+from fedplus.paper.specs import chosen, spec, wanted
 from fedplus.paper.study import Asked, Files, Study
 from fedplus.paper.training import runs_of, trained
 
@@ -30,11 +30,13 @@ def specification(asked: Asked) -> Spec:
 
 def train(asked: Asked) -> None:
     """Ordinary runs, which record F_σ."""
-    trained(asked, {NAME: specification(asked)})
+    trained(asked, chosen({NAME: specification(asked)}, asked))
 
 
 def collect(asked: Asked) -> Files:
     """Curves and a table, in float64, beside what the runs recorded in float32."""
+    if asked.only not in NAME:
+        return {}
     one = specification(asked)
     ready, rounds = prepared(one, 0), int(one.train.rounds or 1)
     recorded = {run.status["method"]: run.lines for run in runs_of(one, asked.folder / NAME)}
@@ -85,18 +87,15 @@ def rises(found: Course) -> int:
 
 def _curve(name: str, found: Course, exact: Course, least: float) -> list[dict[str, Any]]:
     """At rounds that are even on a logarithmic axis."""
-    rows = []
-    for kind, seen in (("one step", found), ("exact", exact)):
-        last = len(seen.f_sigma) - 1
-        for t in np.unique(np.geomspace(1, last, 30).round().astype(int)):
-            rows.append(
-                {
-                    "method": name, "solve": kind, "round": int(t), "f_sigma": seen.f_sigma[t],
-                    "gap": max(seen.f_sigma[t] - least, 0.0), "gradient": seen.gradient[t],
-                    "consensus": seen.consensus[t], "local": seen.local[t],
-                }
-            )  # fmt: skip
-    return rows
+    return [
+        {
+            "method": name, "solve": kind, "round": int(t), "f_sigma": seen.f_sigma[t],
+            "gap": max(seen.f_sigma[t] - least, 0.0), "gradient": seen.gradient[t],
+            "consensus": seen.consensus[t], "local": seen.local[t],
+        }
+        for kind, seen in (("one step", found), ("exact", exact))
+        for t in np.unique(np.geomspace(1, len(seen.f_sigma) - 1, 30).round().astype(int))
+    ]  # fmt: skip
 
 
 def _apart(found: Course, lines: list[dict[str, Any]]) -> float | None:

@@ -75,9 +75,7 @@ def with_chosen(spec: Spec, chosen: Mapping[str, Mapping[str, Any]]) -> Spec:
     ]
     title = spec.title.replace("stated settings", "tuned on validation samples")
     rounds = rounds_of(spec)
-    train = spec.train.model_copy(
-        update={"rounds": rounds, "evaluate_every": max(1, rounds // 10)}
-    )
+    train = spec.train.model_copy(update={"rounds": rounds, "evaluate_every": max(1, rounds // 10)})
     return spec.model_copy(update={"methods": methods, "title": title, "train": train})
 
 
