@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from fedplus.experiments.folder import RunFolder
 from fedplus.experiments.spec import Spec
-from fedplus.paper.specs import names, spec
+from fedplus.paper.specs import chosen, names, spec, wanted
 from fedplus.paper.study import Asked
 from fedplus.paper.training import runs_of, trained
 
@@ -41,7 +41,8 @@ def shared(asked: Asked) -> Asked:
 def specifications(asked: Asked) -> dict[str, Spec]:
     """Parties long and shortly apart."""
     settings = QUICK if asked.quick else {}
-    return {name: spec(name, settings, asked.seeds) for name in names(PREFIX) if asked.only in name}
+    found = {name: wanted(spec(name, settings, asked.seeds), asked) for name in names(PREFIX)}
+    return chosen(found, asked)
 
 
 def train(asked: Asked) -> None:
