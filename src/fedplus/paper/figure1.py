@@ -73,13 +73,14 @@ def blocks(results: Path) -> Mapping[str, str]:
     for mine in groups.values():
         std = np.array([one["change_std"] for one in mine])
         tenth = max(1, len(std) // 10)
-        top = int(std.argmax())
+        most = np.array([one["change_std_most"] for one in mine])
+        top = int(most.argmax())
         rows.append([
             f"{mine[0]['label']}, {mine[0]['steps']:g} steps", f"{std[:tenth].mean():.4f}",
-            f"{std[-tenth:].mean():.4f}", f"{std[top]:.4f}" if std[top] else "–",
-            f"{mine[top]['round']:g}" if std[top] else "–",
+            f"{std[-tenth:].mean():.4f}", f"{most[top]:.4f}" if most[top] else "–",
+            f"{mine[top]['round']:g}" if most[top] else "–",
         ])  # fmt: skip
-    heads = ["", "first tenth of the rounds", "last tenth", "largest", "in round"]
+    heads = ["", "first tenth of the rounds", "last tenth", "largest of a seed", "in round"]
     return {"figure1": table(heads, rows)} if rows else {}
 
 
