@@ -9,10 +9,11 @@ import numpy as np
 from fedplus.paper import failure
 from fedplus.paper.panels import per_method, read
 from fedplus.paper.plot import colour
-from fedplus.paper.results import csv_of, table
+from fedplus.paper.results import csv_of, json_of, table
 from fedplus.paper.study import Asked, Files, Study
+from fedplus.paper.training import times
 
-FILE = "figure1.csv"
+FILE, TIMES = "figure1.csv", "figures-1-to-3-times.json"
 
 
 def collect(asked: Asked) -> Files:
@@ -32,7 +33,7 @@ def collect(asked: Asked) -> Files:
                     "change_std_most": float(np.max(std)),
                 }
             )
-    return {FILE: csv_of(records)}
+    return {FILE: csv_of(records), TIMES: json_of(times(failure.shared(asked).folder))}
 
 
 def _figures(lines: list[dict[str, Any]]) -> dict[str, list[float]]:

@@ -63,7 +63,7 @@ def draw(results: Path) -> Mapping[str, Any]:
             xlabel="steps of a party", title=f"{here[0]['steps']:g} steps between aggregations"
         )
     grid[0, 0].set_ylabel("return on training days\n(basis points a day, mean over parties)")
-    grid[0, 0].legend(fontsize=8, ncols=2)
+    grid[0, -1].legend(fontsize=8, ncols=2, loc="upper left")
     figure.suptitle("Dotted: the uniform portfolio", fontsize=8)
     plt.close(figure)
     return {"figure2": figure}
