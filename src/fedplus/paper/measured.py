@@ -9,7 +9,6 @@ import numpy as np
 
 from fedplus.algorithm import FedPlus
 from fedplus.data.federation import Federation
-from fedplus.data.split import Host
 from fedplus.experiments.running import Prepared
 from fedplus.models import ravel
 from fedplus.objective import Objective
@@ -17,15 +16,15 @@ from fedplus.work import Work
 
 
 class Course(NamedTuple):
-    """Of each round t = 0, 1, ..., T: where the run is before it."""
+    """Of each round t = 0, 1, ..., T, arrays: where the run is before it."""
 
-    f_sigma: Host
+    f_sigma: Any
     """F_σ(W^t), w̃ found anew."""
-    gradient: Host
+    gradient: Any
     """Σ_k ‖∇F_k(w_k^t; v_k^t, w̃^t)‖²."""
-    consensus: Host
+    consensus: Any
     """‖(1/N) Σ_k ∇f̂_k(z_k)‖, the first condition of Theorem 2."""
-    local: Host
+    local: Any
     """The largest of ‖∇f_k(w_k) + σ(w_k − z_k)‖ over the parties, the second one."""
 
 

@@ -21,7 +21,12 @@ def draw(results: Path) -> Mapping[str, Any]:
     records = [r for r in read_csv(results / "sensitivity.csv") if r["method"] != "majority"]
     plt = pyplot()
     figure, axes = plt.subplots(
-        2, len(SWEEPS), figsize=(12, 5.6), sharey="row", layout="constrained"
+        2,
+        len(SWEEPS),
+        figsize=(12, 5.6),
+        sharex="col",
+        sharey="row",
+        layout="constrained",
     )
     for column, (sweep, title) in enumerate(SWEEPS.items()):
         mine = [record for record in records if record["sweep"] == sweep]

@@ -70,7 +70,7 @@ def is_complete(asked: Asked, name: str, spec: Spec) -> bool:
 def with_chosen(spec: Spec, chosen: Mapping[str, Mapping[str, Any]]) -> Spec:
     """The specification with those settings."""
     methods = [
-        Method.model_validate(one.model_dump(exclude_none=True) | chosen[one.name])
+        Method.model_validate({**one.model_dump(exclude_none=True), **chosen[one.name]})
         for one in spec.methods
     ]
     title = spec.title.replace("stated settings", "tuned on validation samples")
