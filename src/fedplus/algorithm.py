@@ -60,6 +60,10 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
         """The model that each party uses, by which the method is judged: (N, d), or these parties'."""
 
     @abstractmethod
+    def own(self, state: StateT) -> Matrix:
+        """(N, d): each party's model as its steps left it, before the aggregation (Figure 3)."""
+
+    @abstractmethod
     def personal(self, state: StateT, parties: Array) -> Matrix:
         """(K, d): v_k of these parties, what makes their models theirs."""
 
@@ -154,6 +158,10 @@ class FedPlus(AbstractAlgorithm[State]):
         """The personal w_k; for λ = 1, where every party restarts from w̃, w̃ (Deviation D7)."""
         w_local = state.w_local if parties is None else state.w_local[parties]
         return jnp.where(self.local.lam == 1, state.w_global, w_local)
+
+    @override
+    def own(self, state: State) -> Matrix:
+        return state.w_local
 
     @override
     def personal(self, state: State, parties: Array) -> Matrix:

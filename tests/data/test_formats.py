@@ -243,6 +243,29 @@ def test_a_portfolio_sample_is_the_past_over_the_last_close_and_the_next_close(
         assert np.allclose(y[t], prices[t + 5, mine, 0] / last)
 
 
+def test_portfolio_episodes_are_days_in_a_row_and_stay_within_their_part(monkeypatch):
+    rng = np.random.default_rng(0)
+    tickers = sorted({t for names in portfolio.SECTORS.values() for t in names.split()})
+    prices = rng.uniform(10, 20, size=(75, len(tickers), 3)).astype(np.float32)
+    monkeypatch.setattr(portfolio, "obtain", lambda sources: (tickers, prices))
+    asked = {"parties": 2, "assets": 4, "window": 5, "validation_share": 0.25}
+    made = load("portfolio", days=3, stride=2, **asked)
+    single = load("portfolio", **asked)
+    for part, step in (("train", 2), ("validation", 3), ("test", 3)):
+        x, y = getattr(made, part).party(1)
+        days, next_ = getattr(single, part).party(1)
+        assert len(x) == (len(days) - 3) // step + 1
+        assert x.shape[1:] == (4, 7, 3)
+        for i in range(len(x)):
+            first = i * step
+            assert np.allclose(y[i], next_[first : first + 3])
+            for t in range(3):  # Each day's window, in its own unit, is that day's sample.
+                window = x[i, :, t : t + 5]
+                assert np.allclose(window / window[:, -1:, :1], days[first + t], rtol=1e-5)
+    with pytest.raises(fp.SettingError, match="days must be at most 14"):
+        load("portfolio", days=15, **asked)
+
+
 def test_uci_hospitals_qmnist_writers_and_malsar_schools(tmp_path):
     paths = []
     for name in heart_disease.HOSPITALS:

@@ -57,6 +57,17 @@ def test_the_path_leads_from_the_personal_to_the_global_model(run):
     np.testing.assert_allclose(score[:, -1], run.evaluations["global_score"], rtol=1e-6)
 
 
+def test_the_path_of_fedavg_begins_where_its_parties_steps_ended(run):
+    """Its parties use w̃, so the personal model would be no beginning (the paper's Figure 3)."""
+    common = fp.simulate(
+        presets.fedavg(eta=0.1), run.federation, run.model, rounds=2, steps=3, path=(0.0, 0.3, 1.0)
+    )
+    for i, lam in enumerate((0.0, 0.3, 1.0)):
+        between = (1 - lam) * common.state.w_local + lam * common.w_global
+        _, score = by_hand(run.federation.test, np.asarray(between))
+        np.testing.assert_allclose(common.evaluations["path_score"][-1, i], score, rtol=1e-6)
+
+
 def test_the_objective_is_f_sigma(run):
     """As ``Objective`` has it, from each party's whole training data."""
     train = run.federation.train

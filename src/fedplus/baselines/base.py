@@ -14,5 +14,10 @@ class AbstractBaseline(AbstractAlgorithm[StateT]):
     """A method whose personal part is just how a party's model differs from the global one."""
 
     @override
+    def own(self, state: StateT) -> Matrix:
+        """The models that the parties use: what their steps left is not kept."""
+        return self.models(state)
+
+    @override
     def personal(self, state: StateT, parties: Array) -> Matrix:
         return self.models(state, parties) - self.w_global(state)

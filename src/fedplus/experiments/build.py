@@ -48,6 +48,7 @@ MODELS: dict[str, tuple[Callable[..., models.Model], tuple[str, ...]]] = {
     "mlp": (models.mlp, ("hidden",)),
     "cnn": (models.cnn, ("channels", "kernel")),
     "lstm": (models.lstm, ("hidden", "layers")),
+    "eiie": (models.eiie, ("channels", "features", "cost")),
 }
 """With what can be set; the sizes of inputs and outputs come from the data."""
 OF_FILES = {"target", "regress", "missing", *Splitting.__annotations__} - {"seed"}
@@ -66,7 +67,13 @@ def federation_of(spec: Data, source: Source) -> Federation:
             made = data.load(spec.name, seed=spec.seed or 0, **spec.settings)
         else:
             made = _from_folder(spec)
-        return made.standardised() if spec.standardise else made
+        made = made.standardised() if spec.standardise else made
+        judged = getattr(made, spec.judged_on)
+        require(
+            judged is not None, "judged_on", spec.judged_on, "samples that there are",
+            "Set a validation_share.",
+        )  # fmt: skip
+        return made._replace(test=judged)
 
 
 def _from_folder(spec: Data) -> Federation:
@@ -91,6 +98,8 @@ def model_of(spec: Model, federation: Federation, source: Source) -> models.Mode
         if name == "linear":
             outputs = int(np.prod(y.shape[1:])) if y.ndim > 1 else 1
             return make(int(np.prod(x.shape[1:])), outputs)
+        if name == "eiie":
+            return make(_window(federation), **given)
         classes = len(info.classes) or _classes(federation)
         if name == "cnn":
             image = info.image or x.shape[1:]
@@ -99,6 +108,16 @@ def model_of(spec: Model, federation: Federation, source: Source) -> models.Mode
         if name == "lstm":
             return make(outputs=1 if classes == 2 else classes, **_sequence(federation), **given)
         return make(int(np.prod(x.shape[1:])), classes, **given)
+
+
+def _window(federation: Federation) -> int:
+    x, y = federation.train.x.shape[1:], federation.train.y.shape[1:]
+    ok = len(x) == 3 and 1 <= len(y) <= 2 and y[-1] == x[0]
+    require(
+        ok, "eiie's data", f"inputs of shape {x}, labels of shape {y}",
+        "episodes of prices: (stocks, days, 3) and (days, stocks)", 'Such as "portfolio".',
+    )  # fmt: skip
+    return int(x[1] - (y[0] if len(y) == 2 else 1) + 1)
 
 
 def _sequence(federation: Federation) -> dict[str, Any]:

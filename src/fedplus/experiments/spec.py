@@ -55,12 +55,14 @@ class Data(_Open):
     seed: Seed | None = None
     """By default the run's own."""
     standardise: bool = False
+    judged_on: Literal["test", "validation", "train"] = "test"
+    """Which samples the models are judged on."""
 
 
 class Model(_Open):
     """A built-in model; other keys are its settings, such as ``hidden``."""
 
-    name: Literal["auto", "linear", "logistic", "mlp", "cnn", "lstm"] = "auto"
+    name: Literal["auto", "linear", "logistic", "mlp", "cnn", "lstm", "eiie"] = "auto"
 
 
 class Method(_Open):

@@ -1,7 +1,9 @@
 """Models; here alone are they raveled into the vectors that the rest of the library works on."""
 
 from fedplus.models.cnn import cnn
+from fedplus.models.eiie import eiie
 from fedplus.models.frameworks import from_equinox, from_flax
+from fedplus.models.growth import growth
 from fedplus.models.linear import linear, logistic
 from fedplus.models.lstm import lstm
 from fedplus.models.mlp import mlp
@@ -10,6 +12,6 @@ from fedplus.models.ravel import Raveled, ravel
 from fedplus.models.task import BINARY, CLASSIFICATION, REGRESSION, Task
 
 __all__ = [
-    "BINARY", "CLASSIFICATION", "REGRESSION", "Model", "Raveled", "Task", "cnn", "from_equinox",
-    "from_flax", "linear", "logistic", "lstm", "mlp", "ravel",
+    "BINARY", "CLASSIFICATION", "REGRESSION", "Model", "Raveled", "Task", "cnn", "eiie",
+    "from_equinox", "from_flax", "growth", "linear", "logistic", "lstm", "mlp", "ravel",
 ]  # fmt: skip

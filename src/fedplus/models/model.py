@@ -15,7 +15,7 @@ class Model(NamedTuple):
 
     Args:
         init: ``init(key) -> params``.
-        apply: ``apply(params, x) -> outputs`` for a batch of inputs: (B, ...) to (B, outputs).
+        apply: ``apply(params, x) -> outputs`` for a batch of inputs: (B, ...) to (B, ...).
         task: What the outputs mean: ``CLASSIFICATION``, ``BINARY``, ``REGRESSION`` or one of your own.
         name: For reports.
 

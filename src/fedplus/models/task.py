@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from fedplus._types import Array
@@ -23,6 +24,8 @@ class Task(NamedTuple):
     score_name: str
     better: Literal["higher", "lower"]
     """Which of two mean scores is the better one."""
+    constant: Callable[[Array], Outputs] | None = None
+    """(n, ...) training labels ↦ (1, ...) outputs: the same answer for all samples, to compare with."""
 
 
 def _cross_entropy(logits: Outputs, y: Array) -> PerSample:
@@ -52,9 +55,23 @@ def _half_squared_error(outputs: Outputs, y: Array) -> PerSample:
     return 0.5 * _squared_error(outputs, y)
 
 
-CLASSIFICATION = Task("classification", _cross_entropy, _hit, "accuracy", "higher")
+def _most_frequent(y: Array) -> Outputs:
+    labels, counts = np.unique(np.asarray(y), return_counts=True)
+    most = int(labels[np.argmax(counts)])
+    return jax.nn.one_hot(jnp.array([most]), max(int(labels[-1]) + 1, 2))
+
+
+def _more_frequent(y: Array) -> Outputs:
+    return jnp.where(jnp.mean(jnp.asarray(y) > 0) > 0.5, 1.0, -1.0).reshape(1, 1)
+
+
+def _mean(y: Array) -> Outputs:
+    return jnp.asarray(np.mean(np.asarray(y), axis=0, dtype=float, keepdims=True))
+
+
+CLASSIFICATION = Task("classification", _cross_entropy, _hit, "accuracy", "higher", _most_frequent)
 """One logit a class, labels 0, 1, ...; cross-entropy and accuracy."""
-BINARY = Task("binary", _binary_cross_entropy, _binary_hit, "accuracy", "higher")
+BINARY = Task("binary", _binary_cross_entropy, _binary_hit, "accuracy", "higher", _more_frequent)
 """One logit, labels 0 and 1; logistic loss and accuracy."""
-REGRESSION = Task("regression", _half_squared_error, _squared_error, "mse", "lower")
+REGRESSION = Task("regression", _half_squared_error, _squared_error, "mse", "lower", _mean)
 """Real outputs; half the squared error to learn from, the mean squared error to read."""

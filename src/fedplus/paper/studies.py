@@ -1,8 +1,16 @@
 """All studies by name: a new one is a module and a line here."""
 
-from fedplus.paper import sensitivity, table2, theory
+from fedplus.paper import figure1, figure2, figure3, sensitivity, table2, theory
 from fedplus.paper.study import Study
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (table2.STUDY, sensitivity.STUDY, theory.STUDY)
+    study.name: study
+    for study in (
+        table2.STUDY,
+        figure1.STUDY,
+        figure2.STUDY,
+        figure3.STUDY,
+        sensitivity.STUDY,
+        theory.STUDY,
+    )
 }

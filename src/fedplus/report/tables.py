@@ -11,7 +11,12 @@ from fedplus.report.groups import Group, grouped, score_of
 from fedplus.report.read import Host, Run, average, read, worst
 from fedplus.report.words import Score
 
-LOCAL, MAJORITY, COMMON = "local only", "majority class", "its global model"
+LOCAL, COMMON = "local only", "its global model"
+GUESSES = {
+    "accuracy": "majority class",
+    "mse": "mean label",
+    "log return a day": "uniform portfolio",
+}
 LEVEL = 0.05
 
 
@@ -61,7 +66,7 @@ def compared(groups: Sequence[Group]) -> Table:
             rows += _reference(COMMON, mine, score, lambda run: run.shared[-1])
         if not any(group.method == "local" for group in mine):
             rows += _reference(f"{LOCAL}{of}", mine, score, lambda run: run.local)
-        guess = MAJORITY if score.better == "higher" else "mean label"
+        guess = GUESSES.get(score.name, "the same answer")
         rows += _reference(f"{guess}{of}", mine, score, lambda run: run.majority)
     return Table(" and ".join(sets), score, tuple(rows))
 

@@ -140,7 +140,8 @@ class Recorder:
             "v_norm": personal_norms(algorithm, state, len(w_local)),
         }
         if self._path:
-            between = [test((1 - lam) * w_local + lam * w_global) for lam in self._path]
+            own = algorithm.own(state)
+            between = [test((1 - lam) * own + lam * w_global) for lam in self._path]
             found["path_score"] = np.stack([to_host(b.score) for b in between])
         if self._train is not None:
             assert isinstance(algorithm, FedPlus)

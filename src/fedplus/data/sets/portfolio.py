@@ -9,7 +9,7 @@ from fedplus.data.federation import Federation
 from fedplus.data.files import DataError, File, Source, obtain
 from fedplus.data.files.formats import columns, csv_rows, npz, numbers
 from fedplus.data.sets.data_set import DataSet
-from fedplus.data.split import Host
+from fedplus.data.split import Host, Pair
 
 SECTORS = {
     "communication": "GOOGL NFLX T VZ CMCSA DIS TWX CHTR CBS ATVI EA CTL",
@@ -70,20 +70,26 @@ PRICES = (
 
 
 def make(
-    *, seed: int, parties: int = 10, assets: int = 10, window: int = 31, test_share: float = 0.2,
-    validation_share: float = 0.0,
+    *, seed: int, parties: int = 10, assets: int = 10, window: int = 31, days: int = 1,
+    stride: int = 1, test_share: float = 0.2, validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """A sample is a day: what the prices did up to it, and what they do next.
+    """A sample is a day: what the prices did up to it, and what they do next; or some days in a row.
 
     x is (assets, window, 3): close, high and low of the last ``window`` days over the last close, as
     in Jiang et al. (2017). y is (assets,): the next close over the last. Days stay in order; the last
     ones are for testing, those before them for validation.
+
+    With ``days`` > 1 a sample is an episode for ``models.eiie``: x is (assets, window + days − 1, 3),
+    over the close that the first of its days begins with, and y (days, assets). Episodes for training
+    overlap, those for validation and testing follow one another; none reaches into the next part.
 
     Args:
         seed: Of nothing: the data is as it is.
         parties: The first so many sectors.
         assets: Stocks of a party, the most traded ones first.
         window: Days that the policy sees.
+        days: Days in a row that are one sample.
+        stride: Days from the beginning of one training sample to that of the next.
         test_share: Of the days.
         validation_share: Of the other days.
     """
@@ -94,31 +100,41 @@ def make(
     require(1 <= window < len(prices) - 2, "window", window, f"from 1 to {len(prices) - 3}")
     place = {ticker: i for i, ticker in enumerate(tickers)}
     names = list(SECTORS)[:parties]
-    pairs = []
+    total = len(prices) - window
+    test = round(test_share * total)
+    held = round(validation_share * (total - test))
+    shortest = min(part for part in (total - test - held, held, test) if part)
+    require(days <= shortest, "days", days, f"at most {shortest}, the days of the shortest part")
+    train_end, test_begin = total - test - held, total - test
+    begins = [
+        range(0, train_end - days + 1, stride),
+        range(train_end, test_begin - days + 1, days),
+        range(test_begin, total - days + 1, days),
+    ]
+    parts: list[list[Pair]] = [[], [], []]
     for sector in names:
         mine = prices[:, [place[ticker] for ticker in SECTORS[sector].split()[:assets]]]
         if not np.isfinite(mine).all():
             raise DataError(f"prices of the sector {sector} must all be there, got gaps.")
-        pairs.append(_samples(mine, window))
-    days = len(pairs[0][0])
-    test = round(test_share * days)
-    held = round(validation_share * (days - test))
-    cuts = [days - test - held, days - test]
-    parts = [
-        [(x[a:b], y[a:b]) for x, y in pairs]
-        for a, b in zip([0, *cuts], [*cuts, days], strict=True)
-    ]  # fmt: skip
+        for part, begin in zip(parts, begins, strict=True):
+            part.append(_episodes(mine, window, days, begin))
     return Federation.from_arrays(
         parts[0], parts[2], validation=parts[1] if held else None, names=names
     )
 
 
-def _samples(prices: Host, window: int) -> tuple[Host, Host]:
-    """(n, assets, window, 3) and (n, assets) of prices (days, assets, 3)."""
-    seen = np.lib.stride_tricks.sliding_window_view(prices, window, axis=0)[:-1]
-    last = seen[:, :, :1, -1:]
-    relative = (seen / last).transpose(0, 1, 3, 2).astype(np.float32)
-    return relative, (prices[window:, :, 0] / prices[window - 1 : -1, :, 0]).astype(np.float32)
+def _episodes(prices: Host, window: int, days: int, begin: range) -> tuple[Host, Host]:
+    """(n, assets, window + days − 1, 3) and (n, days, assets) of prices (all days, assets, 3).
+
+    Of one day each: (n, assets).
+    """
+    first = np.array(begin, dtype=int)
+    seen = prices[first[:, None] + np.arange(window + days - 1)].transpose(0, 2, 1, 3)
+    unit = seen[:, :, window - 1, 0][:, :, None, None]
+    close = prices[:, :, 0]
+    last = first[:, None] + np.arange(window - 1, window + days - 1)
+    moved = close[last + 1] / close[last]
+    return (seen / unit).astype(np.float32), (moved if days > 1 else moved[:, 0]).astype(np.float32)
 
 
 SET = DataSet(
