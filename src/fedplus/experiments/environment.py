@@ -21,7 +21,7 @@ def environment() -> dict[str, Any]:
     return {
         "commit": commit(Path(__file__).parents[1]),
         "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in PACKAGES},
+        **{name: _version(name) for name in PACKAGES},
         "device": f"{device.platform}: {device.device_kind}",
         "devices": len(jax.devices()),
         "float64": jax.dtypes.canonicalize_dtype(float).itemsize == 8,
@@ -29,6 +29,14 @@ def environment() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
+
+
+def _version(package: str) -> str | None:
+    """Of what is installed; a source tree that is not has none."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def commit(folder: Path) -> str | None:
