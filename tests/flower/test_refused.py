@@ -31,7 +31,7 @@ SAID = {
     "unregistered-key": "[code: 2004] Failed to activate SuperNode",
     "no-key": "All SuperNodes must be registered via the CLI",
     "wrong-authority": "CERTIFICATE_VERIFY_FAILED",
-    "plain-http": "Server disconnected without sending a response",
+    "plain-http": "could not establish a connection",  # Reset, or closed without an answer.
 }
 
 

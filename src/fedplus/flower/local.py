@@ -21,7 +21,7 @@ from fedplus.flower.certificates import (
     write_certificates,
     write_key,
 )  # fmt: skip
-from fedplus.flower.processes import HOST, descendants, free_port, kill, reachable
+from fedplus.flower.processes import HOST, descendants, end, free_port, kill, reachable
 
 CONNECTION = "here"
 """How the ``flwr`` command calls this deployment."""
@@ -156,10 +156,16 @@ class LocalDeployment:
         kill([process.pid, *descendants(process.pid)])
         process.wait()
 
+    def stop(self, name: str) -> None:
+        """End a process and all that it has started, with the time to say good-bye to Flower."""
+        process = self.processes.pop(name)
+        end([process.pid, *descendants(process.pid)])
+        process.wait()
+
     def close(self) -> None:
         """End all processes, the parties first."""
         for name in sorted(self.processes):
-            self.kill(name)
+            self.stop(name)
 
     def wait(self, ready: Callable[[], Any], about: str, seconds: float = 120) -> None:
         """Wait until something is so.

@@ -4,7 +4,8 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Iterable
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 HOST = "127.0.0.1"
@@ -43,8 +44,21 @@ def line_of(pid: int) -> str:
     return ""
 
 
-def kill(pids: Iterable[int]) -> None:
+def kill(pids: Sequence[int]) -> None:
     """SIGKILL to processes that may have ended already."""
+    _signal(pids, signal.SIGKILL)
+
+
+def _signal(pids: Sequence[int], which: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, which)
+
+
+def end(pids: Sequence[int], seconds: float = 15.0) -> None:
+    """SIGTERM, and SIGKILL to those that are still there after a while."""
+    _signal(pids, signal.SIGTERM)
+    last = time.monotonic() + seconds
+    while any(line_of(pid) for pid in pids) and time.monotonic() < last:
+        time.sleep(0.1)
+    kill(pids)
