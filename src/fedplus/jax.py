@@ -70,8 +70,9 @@ class Pull(NamedTuple):
 
 
 def arrays(model: Any) -> dict[str, Host]:
-    """The floating-point arrays by name."""
-    return {name: np.array(leaf) for name, leaf in named(model).items() if _federated(leaf)}
+    """The floating-point arrays by name, as float32."""
+    found = {name: leaf for name, leaf in named(model).items() if _federated(leaf)}
+    return {name: np.array(leaf, np.float32) for name, leaf in found.items()}
 
 
 def put_arrays(model: Any, arrays: Mapping[str, Host]) -> Any:

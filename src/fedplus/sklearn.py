@@ -5,7 +5,8 @@ Federated are ``coef_`` and ``intercept_`` of linear models (``SGDClassifier``, 
 
 .. code-block:: python
 
-    estimator = begun(SGDClassifier(loss="log_loss"), features=64, classes=range(10))
+    steady = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=eta)
+    estimator = begun(steady, features=64, classes=range(10))
     party = Party(method, message, context)
     put_arrays(estimator, party.start)
     pulled = Pull(estimator, party)
@@ -13,7 +14,8 @@ Federated are ``coef_`` and ``intercept_`` of linear models (``SGDClassifier``, 
         pulled.partial_fit(x, y)
     return party.reply(arrays(estimator), {"num-examples": n})
 
-κ counts a call of ``partial_fit`` as a step: give it one minibatch.
+κ counts a call of ``partial_fit`` as a step: give it one minibatch. (``SGDClassifier`` and
+``SGDRegressor`` go through it sample by sample, the networks take it at once.)
 """
 
 from collections.abc import Iterable, Mapping
@@ -88,6 +90,8 @@ def _shapes(estimator: Any) -> dict[str, tuple[int, ...]]:
 
 def _views(estimator: Any) -> dict[str, Host]:
     """The estimator's own arrays, not copies."""
+    average = getattr(estimator, "average", False)
+    require(not average, "estimator", f"one with average={average}", "one without average")
     found = {name: getattr(estimator, name) for name in LINEAR if hasattr(estimator, name)}
     for name in LAYERED:
         layers = enumerate(getattr(estimator, name, ()))

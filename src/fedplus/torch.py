@@ -34,6 +34,8 @@ class Pull:
             sets κ.
         model: The module.
         party: Where κ and the anchor come from.
+
+    What wants the optimizer itself, such as a learning-rate scheduler, takes ``.optimizer``.
     """
 
     def __init__(
@@ -63,8 +65,8 @@ class Pull:
 
 
 def arrays(model: torch.nn.Module) -> dict[str, Host]:
-    """The parameters by name."""
-    return {n: p.detach().cpu().numpy().copy() for n, p in model.named_parameters()}
+    """The parameters by name, as float32."""
+    return {n: _host(p) for n, p in model.named_parameters()}
 
 
 def put_arrays(model: torch.nn.Module, arrays: Mapping[str, Host]) -> None:
@@ -74,13 +76,19 @@ def put_arrays(model: torch.nn.Module, arrays: Mapping[str, Host]) -> None:
 
 def buffers(model: torch.nn.Module) -> dict[str, Host]:
     """The buffers by name."""
-    return {n: b.detach().cpu().numpy().copy() for n, b in model.named_buffers()}
+    return {n: _host(b) for n, b in model.named_buffers()}
 
 
 def put_buffers(model: torch.nn.Module, arrays: Mapping[str, Host]) -> None:
     """Set the buffers; none at all, as of a party that is new, leaves them as they are."""
     if arrays:
         _put(dict(model.named_buffers()), arrays, "buffers")
+
+
+def _host(tensor: torch.Tensor) -> Host:
+    there = tensor.detach().cpu()
+    whole = there.float() if there.is_floating_point() else there
+    return np.array(whole.numpy())
 
 
 def _put(tensors: Mapping[str, torch.Tensor], arrays: Mapping[str, Host], what: str) -> None:

@@ -96,6 +96,19 @@ def test_an_estimator_that_has_seen_nothing_is_refused():
         of_sklearn.arrays(SGDClassifier())
 
 
+def test_an_averaging_estimator_is_refused():
+    """Its coef_ is not what its steps start from."""
+    with pytest.raises(fp.SettingError, match="estimator must be one without average"):
+        of_sklearn.arrays(of_sklearn.begun(SGDClassifier(average=True), 4, "ab"))
+
+
+def test_half_precision_travels_as_float32():
+    arrays = of_jax.arrays({"w": jnp.ones(2, jnp.bfloat16), "scale": jnp.ones(())})
+    assert {a.dtype for a in arrays.values()} == {np.dtype(np.float32)}
+    model = of_jax.put_arrays({"w": jnp.zeros(2, jnp.bfloat16), "scale": jnp.zeros(())}, arrays)
+    assert model["w"].dtype == jnp.bfloat16
+
+
 def test_linear_estimators_begin_at_zero():
     begun = of_sklearn.begun(SGDClassifier(), 4, "ab")
     assert {n: a.tolist() for n, a in of_sklearn.arrays(begun).items()} == {

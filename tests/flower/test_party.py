@@ -54,6 +54,7 @@ def test_a_restart_finds_the_model_on_disk_and_a_lost_disk_in_the_context(tmp_pa
     Party(METHOD, message(), kept, tmp_path / "a").reply(model(1.0), extra={"count": np.array(7)})
     restarted = Party(METHOD, message(round_=2), context(), tmp_path / "a")
     assert restarted.own["bias"][0] == 1.0
+    assert restarted.extra["count"].shape == ()  # As BatchNorm's counter is.
     assert restarted.extra["count"] == 7
     assert Party(METHOD, message(round_=2), kept, tmp_path / "lost").own["bias"][0] == 1.0
 
@@ -156,3 +157,19 @@ def test_a_party_works_for_so_many_steps_or_so_long(tmp_path, monkeypatch):
     for wrong in ({}, {"steps": 0}, {"seconds": -1}):
         with pytest.raises(fp.SettingError, match="must be"):
             party.work(**wrong)
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere", "", "a/b"])
+def test_a_federation_cannot_name_another_folder(name, tmp_path):
+    with pytest.raises(fp.SettingError, match="the federation's name must be letters and digits"):
+        Party(METHOD, message(federation=name), context(), tmp_path / "state")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_of_another_shape_is_not_used_wherever_it_was_kept(tmp_path):
+    kept = context()
+    Party(METHOD, message(), kept, tmp_path / "a").reply(model(1.0), extra={"count": np.array(7)})
+    wider = {"bias": np.zeros(2, np.float32)}
+    for folder in ("a", "lost"):
+        other = Party(METHOD, message(wider, round_=2), kept, tmp_path / folder)
+        assert (other.own["bias"].shape, other.extra) == ((2,), {})

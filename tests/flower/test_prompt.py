@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+import pytest
 from deployed import PARTIES, app_of, grid_of, zeros
 
 import fedplus as fp
@@ -44,7 +45,8 @@ def test_all_replies_are_had_soon_after_they_came(tmp_path):
     expected.run(grid_of(METHOD, tmp_path / "b"), zeros())
     np.testing.assert_array_equal(state.w_global, expected.state.w_global)
     assert len(grid.looks) > 2  # It looked, waited and looked again,
-    assert sum(look >= grid.seconds for look in grid.looks) == 2  # and never once it had all.
+    late = sum(look >= grid.seconds for look in grid.looks)
+    assert late == 2 * PARTIES  # and never once it had all: one look a reply.
 
 
 def test_the_deadline_is_kept_and_what_came_until_then_is_taken(tmp_path):
@@ -54,3 +56,40 @@ def test_the_deadline_is_kept_and_what_came_until_then_is_taken(tmp_path):
     assert not state.models[2].any()
     assert state.models[1].any()
     assert sum(look >= 1.0 for look in grid.looks) == 1  # The last look is at the deadline.
+
+
+class Forged(InProcessGrid):
+    """Node 1 signs its replies as node 2, and claims to answer node 2's message."""
+
+    def pull_messages(self, message_ids):
+        for reply in super().pull_messages(message_ids):
+            if reply.metadata.src_node_id == 1:
+                reply.metadata.__dict__["_src_node_id"] = 2
+                reply.metadata.__dict__["_reply_to_message_id"] = "another"
+            yield reply
+
+
+class Unreadable(InProcessGrid):
+    """What node 1 has sent cannot be put together."""
+
+    def pull_messages(self, message_ids):
+        for reply in super().pull_messages(message_ids):
+            if reply.metadata.src_node_id == 1:
+                raise ValueError("unknown object type")
+            yield reply
+
+
+@pytest.mark.parametrize(
+    ("grid", "reason"),
+    [
+        (Forged, "the party failed: it poses as node 2"),
+        (Unreadable, "its reply cannot be read: ValueError: unknown object type"),
+    ],
+)
+def test_a_reply_harms_nobody_but_its_sender(grid, reason, tmp_path):
+    strategy = FedPlus(METHOD, rounds=2)
+    strategy.run(Prompt(grid(app_of(METHOD, tmp_path), PARTIES)), zeros())
+    assert [(round_, node) for round_, node, _ in strategy.dropped] == [(1, 1), (2, 1)]
+    assert all(reason in why for _, _, why in strategy.dropped)
+    assert all(strategy.state.models[node].any() for node in range(2, PARTIES + 1))
+    assert not strategy.state.models[1].any()

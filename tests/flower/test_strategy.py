@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from deployed import PARTIES, app_of, grid_of, samples, simulated, zeros
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 
 import fedplus as fp
 from fedplus.experiments.folder import RunFolder
 from fedplus.experiments.lock import held
-from fedplus.flower import FedPlus, InProcessGrid
+from fedplus.flower import FedPlus, InProcessGrid, Party
 
 METHODS = {
     "local": fp.presets.local_sgd(eta=0.1),
@@ -84,12 +85,46 @@ def test_a_server_that_is_new_goes_on_where_the_old_one_was(tmp_path):
         np.testing.assert_array_equal(second.state.models[node], w)
 
 
-def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"w": np.zeros(3, np.float32)},
+        {"bias": np.zeros(1, np.float32), "weight": np.zeros((3, 1), np.float32)},
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused(other, tmp_path):
+    """Other names, or other shapes."""
     FedPlus(PLUS, rounds=1, folder=tmp_path / "s").run(grid_of(PLUS, tmp_path / "p"), zeros())
     with pytest.raises(fp.SettingError, match="folder must be one of this model's"):
-        FedPlus(PLUS, rounds=2, folder=tmp_path / "s").run(
-            grid_of(PLUS, tmp_path / "p"), {"w": np.zeros(3, np.float32)}
-        )
+        FedPlus(PLUS, rounds=2, folder=tmp_path / "s").run(grid_of(PLUS, tmp_path / "p"), other)
+
+
+def test_a_party_that_left_can_be_forgotten(tmp_path):
+    """Then all is as if it had never been."""
+    grid = grid_of(PLUS, tmp_path / "p")
+    FedPlus(PLUS, rounds=1, folder=tmp_path / "s").run(grid, zeros())
+    grid.connected.remove(5)
+    kept = FedPlus(PLUS, rounds=2, folder=tmp_path / "s", forget=[5])
+    kept.run(grid, zeros())
+    assert sorted(kept.state.models) == [1, 2, 3, 4]
+
+
+def test_a_model_may_have_scalars(tmp_path):
+    method, first = (
+        fp.presets.fedavg(eta=0.1),
+        {"scale": np.float32(0), "w": np.zeros(2, np.float32)},
+    )
+    app = ClientApp()
+
+    @app.train()
+    def train(message, context):
+        party = Party(method, message, context, tmp_path / str(context.node_id))
+        return party.reply({name: a + 1 for name, a in party.start.items()})
+
+    strategy = FedPlus(method, rounds=2)
+    strategy.run(InProcessGrid(app, 3), first)
+    assert strategy.dropped == []
+    np.testing.assert_allclose(strategy.state.w_global, 2)
 
 
 def test_too_few_parties_skip_the_round_after_a_bounded_wait(tmp_path):

@@ -75,9 +75,10 @@ def test_it_trains_in_process_and_its_own_tests_pass(made, framework):
     ("arguments", "said"),
     [
         (["7up"], "name must be at most 32 letters, digits, - and _, a letter first, got '7up'."),
-        (["json"], "name must be one that Python and its packages do not use, got 'json'."),
-        (["class"], "name must be one that Python and its packages do not use, got 'class'."),
-        (["numpy"], "name must be one that Python and its packages do not use, got 'numpy'."),
+        (["json"], "the app itself do not use, got 'json'."),
+        (["class"], "the app itself do not use, got 'class'."),
+        (["numpy"], "the app itself do not use, got 'numpy'."),
+        (["deployment"], "the app itself do not use, got 'deployment'."),
         (["here"], "name must be that of a new folder, got here, which is there."),
         (["x", "--framework", "jaxx"], "framework must be one that fedplus knows, got 'jaxx'. Did you"),
     ],

@@ -23,7 +23,7 @@ def new(folder: Path = FOLDER, framework: str = FRAMEWORK) -> None:
         f"{folder} is an app for {FRAMEWORKS[framework].title}. In it:\n"
         "  pip install -e .[test,simulation]\n"
         f"  python -m {package:<18} in this process\n"
-        "  flwr run . --stream          on Flower's simulation\n"
+        "  flwr run . --stream          on Flower's simulation: README.md says with which settings\n"
         "  python deploy.py             a TLS deployment on this machine\n"
         "  pytest                       its test\n"
         f"What to change for your own data: {package}/data.py, model.py, method.py; see README.md."

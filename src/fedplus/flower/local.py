@@ -67,7 +67,10 @@ class LocalDeployment:
             "--ssl-ca-certfile", self.folder / AUTHORITY, "--enable-supernode-auth",
             "--database", self.folder / "superlink.db",
         )  # fmt: skip
-        self.wait(lambda: reachable(self.port), "the SuperLink")
+        process = self.processes["superlink"]
+        self.wait(lambda: reachable(self.port) or process.poll() is not None, "the SuperLink")
+        if process.poll() is not None:
+            raise RuntimeError(f"the SuperLink ended: {self.log('superlink')[-2000:]}")
 
     def key(self, k: int) -> Path:
         """A party's key, registered with the SuperLink, which must run."""

@@ -1,5 +1,6 @@
 """A party's side of a round: lines 5 to 9 and 11 to 14 of Algorithm 1, around the user's own steps."""
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -69,6 +70,8 @@ class Party:
         self.round = int(str(config[ROUND]))
         """Of the server, from 1."""
         self._federation = str(config[FEDERATION])
+        safe = re.fullmatch("[0-9A-Za-z]{1,64}", self._federation) is not None
+        require(safe, "the federation's name", repr(self._federation), "letters and digits")
         received = from_record(arrays)
         self._shapes = Shapes.of(received)
         self.received = received
@@ -78,7 +81,9 @@ class Party:
         self._folder = top / self._federation
         own, self.extra = self._restored()
         """Whatever else the party kept with its model, e.g. BatchNorm's statistics."""
-        w_k = w_global if own is None or own.shape != w_global.shape else own
+        if own is None or own.shape != w_global.shape:  # None, or of another model.
+            own, self.extra = w_global, {}
+        w_k = own
         anchor, begin = _begin(self._local, w_k, w_global)
         self._anchor = np.asarray(anchor)
         self.start = self._shapes.arrays(np.asarray(begin))
@@ -162,7 +167,9 @@ class Party:
         state = self._context.state
         told = state.config_records.get(f"{STATE}-of")
         if told is not None and told.get(FEDERATION) == self._federation:
-            return self._shapes.flat(from_record(state.array_records[STATE])), {}
+            kept_there = from_record(state.array_records[STATE])
+            if Shapes.of(kept_there) == self._shapes:
+                return self._shapes.flat(kept_there), {}
         return None, {}
 
 

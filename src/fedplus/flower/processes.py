@@ -4,11 +4,14 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 HOST = "127.0.0.1"
+PROC = Path("/proc")
+"""Where Linux tells of processes; elsewhere ``ps`` does."""
 
 
 def free_port() -> int:
@@ -26,21 +29,30 @@ def reachable(port: int) -> bool:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that a process has started, and theirs; none where there is no /proc."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    """The processes that a process has started, and theirs."""
+    parents = dict(_parents())
     found = [pid]
     for one in found:
         found += [child for child, parent in parents.items() if parent == one]
     return found[1:]
 
 
+def _parents() -> Iterator[tuple[int, int]]:
+    """Each process and what has started it."""
+    if not PROC.exists():
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, check=True)
+        for line in listed.stdout.splitlines():
+            one, parent = map(int, line.split())
+            yield one, parent
+    for path in PROC.glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            yield int(path.parent.name), int(path.read_text().rpartition(")")[2].split()[1])
+
+
 def line_of(pid: int) -> str:
     """A process's command line."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+        return (PROC / str(pid) / "cmdline").read_bytes().decode()
     return ""
 
 
@@ -59,6 +71,16 @@ def end(pids: Sequence[int], seconds: float = 15.0) -> None:
     """SIGTERM, and SIGKILL to those that are still there after a while."""
     _signal(pids, signal.SIGTERM)
     last = time.monotonic() + seconds
-    while any(line_of(pid) for pid in pids) and time.monotonic() < last:
+    while any(_alive(pid) for pid in pids) and time.monotonic() < last:
         time.sleep(0.1)
     kill(pids)
+
+
+def _alive(pid: int) -> bool:
+    if PROC.exists():
+        return bool(line_of(pid))  # One that has ended and was not waited for has none.
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

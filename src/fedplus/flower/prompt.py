@@ -3,12 +3,12 @@
 import time
 from collections.abc import Iterable
 
-from flwr.app import Message, RecordDict
+from flwr.app import Error, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from typing_extensions import override
 
-from fedplus.flower.grid import InProcessGrid
+from fedplus.flower.grid import FAILED, InProcessGrid
 
 SHORTEST, LONGEST = 0.2, 3.0
 """Seconds between two looks."""
@@ -22,7 +22,10 @@ def prompt(grid: Grid) -> Grid:
 
 
 class Prompt(Grid):
-    """Another grid's messages; a wait grows by at most ``SHARE`` and ends at its deadline."""
+    """Another grid's messages; a wait grows by at most ``SHARE`` and ends at its deadline.
+
+    Looking takes at most half of the time, however many parties there are.
+    """
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
@@ -60,17 +63,43 @@ class Prompt(Grid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         messages = list(messages)
-        if not messages:
-            return []
         begun = time.monotonic()
-        awaited = {name for name in self._grid.push_messages(messages) if name}
+        asked = dict(zip(self._grid.push_messages(messages), messages, strict=True))
+        awaited = {name: message for name, message in asked.items() if name}
         found: list[Message] = []
-        while True:
-            waited = time.monotonic() - begun
-            came = list(self._grid.pull_messages(awaited))
-            found += came
-            awaited -= {message.metadata.reply_to_message_id for message in came}
+        while awaited:
+            looked = time.monotonic()
+            for name, message in list(awaited.items()):
+                reply = self._reply(name, message)
+                if reply is not None:
+                    found.append(reply)
+                    del awaited[name]
+            waited, look = time.monotonic() - begun, time.monotonic() - looked
             if not awaited or (timeout is not None and waited >= timeout):
-                return found
-            pause = min(max(SHARE * waited, SHORTEST), LONGEST)
+                break
+            pause = min(max(SHARE * waited, SHORTEST, look), LONGEST)
             time.sleep(pause if timeout is None else min(pause, timeout - waited))
+        return found
+
+    def _reply(self, name: str, message: Message) -> Message | None:
+        """The reply to one message, if it came; what cannot be read is an error of that party.
+
+        One by one: the sender and what it answers to are then known, whatever a reply says of itself.
+        """
+        try:
+            replies = list(self._grid.pull_messages([name]))
+        except Exception as error:
+            return _failed(message, f"its reply cannot be read: {type(error).__name__}: {error}")
+        if not replies:
+            return None
+        (reply,) = replies
+        node = message.metadata.dst_node_id
+        if reply.has_error():
+            return _failed(message, str(reply.error.reason))
+        if reply.metadata.src_node_id != node:
+            return _failed(message, f"it poses as node {reply.metadata.src_node_id}")
+        return reply
+
+
+def _failed(message: Message, reason: str) -> Message:
+    return Message(Error(FAILED, reason), reply_to=message)

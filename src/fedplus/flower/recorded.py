@@ -64,7 +64,8 @@ class Recorded:
             dropped: Replies that were not taken.
         """
         for reply in replies:
-            self._last.setdefault(reply.node, {}).update(reply.metrics)
+            told = {n: v for n, v in reply.metrics.items() if n in SCORES or n == SAMPLES}
+            self._last.setdefault(reply.node, {}).update(told)
         nodes = list(self._last)
         lists = {key: _of(self._last, nodes, name) for name, key in SCORES.items()}
         v_norm = [norms.get(node, np.nan) for node in nodes]

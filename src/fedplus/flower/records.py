@@ -1,7 +1,7 @@
 """Arrays by name, as Flower carries them, and one flat vector, as the algorithm takes them."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
@@ -32,6 +32,11 @@ class Shapes(NamedTuple):
                 "Counters and the like stay with the party.",
             )  # fmt: skip
         return cls(tuple(arrays), tuple(np.shape(array) for array in arrays.values()))
+
+    def told(self) -> list[list[Any]]:
+        """As JSON has it."""
+        pairs = zip(self.names, self.shapes, strict=True)
+        return [[name, list(shape)] for name, shape in pairs]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -66,7 +71,7 @@ class Shapes(NamedTuple):
 
 def to_record(arrays: Mapping[str, Host]) -> ArrayRecord:
     """For a message."""
-    return ArrayRecord({n: Array(np.ascontiguousarray(a, DTYPE)) for n, a in arrays.items()})
+    return ArrayRecord({n: Array(np.asarray(a, DTYPE, order="C")) for n, a in arrays.items()})
 
 
 def from_record(record: ArrayRecord) -> dict[str, Host]:

@@ -45,7 +45,7 @@ class ServerState:
             return cls.begun(arrays)
         shapes = Shapes.of(arrays)
         require(
-            found.settings["names"] == list(shapes.names), "folder", f"{folder} of another model",
+            found.settings["shapes"] == shapes.told(), "folder", f"{folder} of another model",
             "one of this model's, or a new one",
         )  # fmt: skip
         kept = found.arrays
@@ -66,6 +66,6 @@ class ServerState:
             "models": np.stack([self.models[node] for node in nodes]) if nodes else none,
         }
         told = {
-            "names": list(self.shapes.names), "federation": self.federation, "skipped": self.skipped,
+            "shapes": self.shapes.told(), "federation": self.federation, "skipped": self.skipped,
         }  # fmt: skip
         save(folder, Checkpoint(self.done, told, arrays))

@@ -52,6 +52,8 @@ class FedPlus(Strategy):
         folder: Where the server keeps its checkpoint, and rounds for ``fedplus board`` and ``fedplus
             report``. A new run with the same folder goes on from it.
         label: How tables and plots call the method.
+        forget: Nodes whose last models no longer count, such as those of unregistered parties; with
+            ``over="all"`` a party's last model counts until then.
         score: What the parties' ``personal-score`` and ``global-score`` are, and which is better,
             "higher" or "lower".
 
@@ -62,7 +64,7 @@ class FedPlus(Strategy):
     def __init__(
         self, method: algorithm.FedPlus, *, rounds: int, cohort: int | None = None, seed: int = 0,
         least: int = 1, deadline: float = 600.0, patience: float = 300.0,
-        folder: Path | str | None = None, label: str = "Fed+",
+        folder: Path | str | None = None, label: str = "Fed+", forget: Iterable[int] = (),
         score: tuple[str, str] = ("accuracy", "higher"),
     ) -> None:  # fmt: skip
         require(isinstance(method, algorithm.FedPlus), "method", type(method).__name__, "a FedPlus")
@@ -80,6 +82,7 @@ class FedPlus(Strategy):
             "label": label, "method": label.lower(), "data": "deployment", "model": "the parties'",
             "rounds": rounds, "score_name": score[0], "better": score[1],
         }  # fmt: skip
+        self._forget = frozenset(forget)
         self._recorded: Recorded | None = None
         self._state: ServerState | None = None
         self.dropped: list[tuple[int, int, str]] = []
@@ -126,6 +129,8 @@ class FedPlus(Strategy):
             self._state = ServerState.begun(arrays)
             return self._state
         self._state = ServerState.restored(arrays, self._folder / CHECKPOINT)
+        for node in self._forget:
+            self._state.models.pop(node, None)
         if self._state.done:
             log(INFO, "Going on after round %s, from %s", self._state.done, self._folder)
         self._recorded = Recorded(self._folder, self._about, self._state.done)

@@ -16,6 +16,11 @@ from fedplus._write import write_folder_atomically
 
 TEMPLATES = Path(__file__).parent / "templates"
 PACKAGE = "fedapp"
+RESERVED = (
+    "build", "certificates", "deploy", "deployment", "dist", "env", "lib", "parts", "runs", "services",
+    "tests", "venv",
+)  # fmt: skip
+"""Names of the template's own files, and of what Flower leaves out of an app."""
 
 
 class Framework(NamedTuple):
@@ -46,11 +51,17 @@ def write_app(folder: Path, framework: str) -> str:
         "at most 32 letters, digits, - and _, a letter first",
     )  # fmt: skip
     taken = (
-        keyword.iskeyword(package)
+        package in RESERVED
+        or keyword.iskeyword(package)
         or package in sys.stdlib_module_names
         or importlib.util.find_spec(package) is not None
     )
-    require(not taken, "name", repr(folder.name), "one that Python and its packages do not use")
+    require(
+        not taken,
+        "name",
+        repr(folder.name),
+        "one that Python, its packages, Flower and the app itself do not use",
+    )
     words = {
         "fed-app": package.replace("_", "-"), PACKAGE: package, "FRAMEWORK": chosen.title,
         '"DEPENDENCIES"': ", ".join(f'"{one}"' for one in chosen.dependencies),
@@ -61,11 +72,14 @@ def write_app(folder: Path, framework: str) -> str:
 
 
 def _files(framework: str, words: Mapping[str, str]) -> list[tuple[str, bytes]]:
+    every = re.compile("|".join(map(re.escape, words)))
+
+    def said(text: str) -> str:
+        return every.sub(lambda found: words[found.group()], text)
+
     found = []
     for top in (TEMPLATES / "common", TEMPLATES / framework):
         for path in sorted(p for p in top.rglob("*") if p.is_file() and p.suffix != ".pyc"):
-            name, text = path.relative_to(top).as_posix(), path.read_text(encoding="utf-8")
-            for word, meant in words.items():
-                name, text = name.replace(word, meant), text.replace(word, meant)
-            found.append((name, text.encode()))
+            text = path.read_text(encoding="utf-8")
+            found.append((said(path.relative_to(top).as_posix()), said(text).encode()))
     return found

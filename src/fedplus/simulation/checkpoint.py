@@ -39,7 +39,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     from safetensors.numpy import save as to_bytes
 
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = {name: np.ascontiguousarray(a) for name, a in checkpoint.arrays.items()}
+    arrays = {name: np.asarray(a, order="C") for name, a in checkpoint.arrays.items()}
     told = {
         "format": FORMAT,
         "round": checkpoint.round,

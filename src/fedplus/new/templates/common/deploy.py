@@ -5,12 +5,15 @@ Run it again after Ctrl-C or a crash: it goes on with the next round. Everything
 """
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
 from fedplus.flower.local import COMPLETED, deployed
 
 if __name__ == "__main__":
+    for closed in (signal.SIGTERM, signal.SIGHUP):  # So that all processes end with this one.
+        signal.signal(closed, lambda *_: sys.exit(1))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parties", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=10)
