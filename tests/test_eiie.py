@@ -203,7 +203,7 @@ def test_parties_with_trends_of_their_own_learn_to_hold_what_rises():
             np.exp(0.02 * sign * np.tile(up[..., 0][:, None], (1, DAYS, 1))),
         ))  # fmt: skip
     federation = fp.Federation.from_arrays(parties, parties, names=["follows", "reverts"])
-    model = eiie(WINDOW, features=6, cost=0.0)
+    model = eiie(WINDOW, filters=6, cost=0.0)
     arguments = {"rounds": 30, "steps": 10, "batch_size": 20}
     alone = fp.simulate(presets.local_sgd(eta=20.0), federation, model, **arguments)
     best = [np.mean(np.maximum(np.log(y).max(-1), 0)) for _, y in parties]
@@ -221,7 +221,7 @@ def test_parties_with_trends_of_their_own_learn_to_hold_what_rises():
     ("make", "says"),
     [
         (lambda: eiie(2), "eiie's window must be at least 3"),
-        (lambda: eiie(features=0), "eiie's features must be a positive whole number, got 0"),
+        (lambda: eiie(filters=0), "eiie's filters must be a positive whole number, got 0"),
         (lambda: eiie(cost=-0.1), "growth's cost must be"),
     ],
 )

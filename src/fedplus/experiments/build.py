@@ -48,7 +48,7 @@ MODELS: dict[str, tuple[Callable[..., models.Model], tuple[str, ...]]] = {
     "mlp": (models.mlp, ("hidden",)),
     "cnn": (models.cnn, ("channels", "kernel")),
     "lstm": (models.lstm, ("hidden", "layers")),
-    "eiie": (models.eiie, ("channels", "features", "cost")),
+    "eiie": (models.eiie, ("channels", "filters", "cost")),
 }
 """With what can be set; the sizes of inputs and outputs come from the data."""
 OF_FILES = {"target", "regress", "missing", *Splitting.__annotations__} - {"seed"}

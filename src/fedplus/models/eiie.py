@@ -20,7 +20,7 @@ SPREAD = 20.0
 
 
 @functools.cache  # The same function for the same sizes: a second run compiles nothing.
-def eiie(window: int = 31, *, channels: int = 2, features: int = 20, cost: float = 0.0025) -> Model:
+def eiie(window: int = 31, *, channels: int = 2, filters: int = 20, cost: float = 0.0025) -> Model:
     r"""Ensemble of identical independent evaluators: what share of the portfolio to put where.
 
     .. math:: w_t = \operatorname{softmax}\big(b,\; v \cdot h(X_{t,i}) + u\, w_{t-1,i}\big)_i
@@ -38,7 +38,7 @@ def eiie(window: int = 31, *, channels: int = 2, features: int = 20, cost: float
     Args:
         window: Days that the policy sees.
         channels: Of the first convolution.
-        features: Of the second.
+        filters: Of the second.
         cost: Of trading; see ``growth``.
 
     Paper: Jiang, Xu and Liang, A Deep Reinforcement Learning Framework for the Financial Portfolio
@@ -50,20 +50,20 @@ def eiie(window: int = 31, *, channels: int = 2, features: int = 20, cost: float
     >>> model.apply(params, jax.numpy.ones((2, 4, 5 + 9, 3))).shape
     (2, 10, 5)
     """
-    require_sizes("eiie", window=window, channels=channels, features=features)
+    require_sizes("eiie", window=window, channels=channels, filters=filters)
     require(window >= KERNEL, "eiie's window", window, f"at least {KERNEL}, the first kernel")
     reach = window - KERNEL + 1
 
     def init(key: Array) -> Params:
         keys = jax.random.split(key, 3)
-        first, second = (channels, KERNEL * FIELDS), (features, channels * reach)
+        first, second = (channels, KERNEL * FIELDS), (filters, channels * reach)
         return {
             "conv0": dense(*first, scaled_normal(keys[0], first, first[1], gain=2)),
             "conv1": dense(*second, scaled_normal(keys[1], second, second[1], gain=2)),
             "score": {
                 "cash": jnp.zeros(()),
                 "memory": jnp.zeros(()),
-                "weight": scaled_normal(keys[2], (features,), features),
+                "weight": scaled_normal(keys[2], (filters,), filters),
             },
         }
 
@@ -79,7 +79,7 @@ def eiie(window: int = 31, *, channels: int = 2, features: int = 20, cost: float
 
 
 def _features(params: Params, x: Array, window: int) -> Array:
-    """(B, stocks, L, features): both convolutions, of every day's window.
+    """(B, stocks, L, filters): both convolutions, of every day's window.
 
     The first is linear in the prices, so it is taken once over the whole episode and cut into windows
     afterwards; then comes each window's own unit, its last close.
