@@ -36,7 +36,7 @@ EVERY = {  # Model, shape of one input, number of outputs.
     "lstm of one layer": (lstm(5, 3, hidden=4, layers=1, outputs=3), (5, 3), 3),
     "lstm of one token": (lstm(1, 3, hidden=4, layers=1), (1, 3), 1),
     "lstm of tokens": (lstm(5, 3, hidden=4, embedding=TABLE), (5,), 1),
-    "eiie": (eiie(4, channels=2, features=5), (3, 9, 3), (6, 4)),
+    "eiie": (eiie(4, channels=2, filters=5), (3, 9, 3), (6, 4)),
 }
 every_model = pytest.mark.parametrize(
     ("model", "shape", "outputs"), EVERY.values(), ids=EVERY.keys()
