@@ -16,6 +16,7 @@ import typer
 from fedplus._check import SettingError, require
 from fedplus._write import write_atomically
 from fedplus.experiments.asked import asked, from_file
+from fedplus.experiments.compiled import keep_compiled
 from fedplus.experiments.defaults import filled
 from fedplus.experiments.folder import REPORT, SPEC, RunFolder
 from fedplus.experiments.running import Told, folders_of, run_all, slug
@@ -108,7 +109,7 @@ def again(folder: Path, track: Sequence[str], output: Output) -> None:
 def _run(
     spec: Spec, source: Source, folder: Path, track: Sequence[str], output: Output, *, resume: bool
 ) -> None:
-    _keep_compiled()
+    keep_compiled()
     several = len(folders_of(spec, folder))
     with _shown(spec, several) if several > 1 else nullcontext() as told:
         try:
@@ -117,18 +118,6 @@ def _run(
             again = f"Go on with: fedplus run --resume {shlex.quote(str(folder))}"
             raise StoppedError(again if (folder / SPEC).exists() else "") from stop
     output(folder, runs, spec.title)
-
-
-def _keep_compiled() -> None:
-    """Keep compiled programs in the user's cache folder: a second run of a kind starts at once."""
-    import jax
-
-    from fedplus.data.files import place
-
-    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        update: Any = jax.config.update
-        update("jax_compilation_cache_dir", str(place.cache() / "compiled"))
-        update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 @contextmanager

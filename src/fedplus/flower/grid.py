@@ -17,6 +17,11 @@ SERVER = 1
 FAILED = 0
 
 
+def failed(message: Message, reason: str) -> Message:
+    """An error in the place of a party's reply."""
+    return Message(Error(FAILED, reason), reply_to=message)
+
+
 def identify() -> None:
     """Say who sends messages in this process, which Flower's own programs say when they start."""
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, SERVER, 1
@@ -93,8 +98,7 @@ class InProcessGrid(Grid):
             reply = self._app(message, self.contexts[node])
         except Exception as error:
             log(WARNING, "Node %s failed:\n%s", node, traceback.format_exc())
-            reason = f"{type(error).__name__}: {error}"
-            reply = Message(Error(FAILED, reason), reply_to=message)
+            reply = failed(message, f"{type(error).__name__}: {error}")
         return reply if self._tamper is None else self._tamper(reply)
 
     @override

@@ -176,9 +176,9 @@ class LocalDeployment:
         Raises:
             TimeoutError: It is not, with the ends of all logs.
         """
-        end = time.monotonic() + seconds
+        last = time.monotonic() + seconds
         while not ready():
-            if time.monotonic() > end:
+            if time.monotonic() > last:
                 logs = (f"== {path.name}\n{path.read_text()[-3000:]}" for path in self._logs())
                 raise TimeoutError("\n".join([f"{about} took over {seconds:g} s", *logs]))
             time.sleep(0.3)

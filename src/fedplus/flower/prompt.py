@@ -3,12 +3,12 @@
 import time
 from collections.abc import Iterable
 
-from flwr.app import Error, Message, RecordDict
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from typing_extensions import override
 
-from fedplus.flower.grid import FAILED, InProcessGrid
+from fedplus.flower.grid import InProcessGrid, failed
 
 SHORTEST, LONGEST = 0.2, 3.0
 """Seconds between two looks."""
@@ -89,17 +89,13 @@ class Prompt(Grid):
         try:
             replies = list(self._grid.pull_messages([name]))
         except Exception as error:
-            return _failed(message, f"its reply cannot be read: {type(error).__name__}: {error}")
+            return failed(message, f"its reply cannot be read: {type(error).__name__}: {error}")
         if not replies:
             return None
         (reply,) = replies
         node = message.metadata.dst_node_id
         if reply.has_error():
-            return _failed(message, str(reply.error.reason))
+            return failed(message, str(reply.error.reason))
         if reply.metadata.src_node_id != node:
-            return _failed(message, f"it poses as node {reply.metadata.src_node_id}")
+            return failed(message, f"it poses as node {reply.metadata.src_node_id}")
         return reply
-
-
-def _failed(message: Message, reason: str) -> Message:
-    return Message(Error(FAILED, reason), reply_to=message)

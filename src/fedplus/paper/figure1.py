@@ -9,9 +9,10 @@ import numpy as np
 from fedplus.paper import failure
 from fedplus.paper.panels import per_method, read
 from fedplus.paper.plot import colour
-from fedplus.paper.results import csv_of, json_of, table
+from fedplus.paper.results import csv_of, json_of
 from fedplus.paper.study import Asked, Files, Study
 from fedplus.paper.training import times
+from fedplus.report.formats import piped
 
 FILE, TIMES = "figure1.csv", "figures-1-to-3-times.json"
 
@@ -82,7 +83,7 @@ def blocks(results: Path) -> Mapping[str, str]:
             f"{mine[top]['round']:g}" if most[top] else "–",
         ])  # fmt: skip
     heads = ["", "first tenth of the rounds", "last tenth", "largest of a seed", "in round"]
-    return {"figure1": table(heads, rows)} if rows else {}
+    return {"figure1": piped(heads, rows)} if rows else {}
 
 
 STUDY = Study(

@@ -10,8 +10,9 @@ from fedplus.paper import failure
 from fedplus.paper.held_out import held_out
 from fedplus.paper.panels import read
 from fedplus.paper.plot import colour, marker, pyplot
-from fedplus.paper.results import csv_of, table
+from fedplus.paper.results import csv_of
 from fedplus.paper.study import Asked, Files, Study
+from fedplus.report.formats import piped
 
 FILE, HELD_OUT = "figure2.csv", "figure2-held-out.csv"
 UNIFORM = "uniform"
@@ -97,7 +98,7 @@ def blocks(results: Path) -> Mapping[str, str]:
         "", "first evaluation", "best", "lowest of a seed", "last (over seeds)", "validation days",
         "test days",
     ]  # fmt: skip
-    return {"figure2": table(heads, rows)}
+    return {"figure2": piped(heads, rows)}
 
 
 STUDY = Study(

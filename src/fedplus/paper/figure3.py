@@ -9,8 +9,9 @@ import numpy as np
 from fedplus.paper import failure
 from fedplus.paper.panels import per_method, read
 from fedplus.paper.plot import colour
-from fedplus.paper.results import csv_of, table
+from fedplus.paper.results import csv_of
 from fedplus.paper.study import Asked, Files, Study
+from fedplus.report.formats import piped
 
 FILE = "figure3.csv"
 
@@ -80,7 +81,7 @@ def blocks(results: Path) -> Mapping[str, str]:
     if not rows:
         return {}
     lams = [f"λ = {one['lambda']:g}" for one in next(iter(groups.values()))]
-    return {"figure3": table(["", "aggregate before", *lams], rows)}
+    return {"figure3": piped(["", "aggregate before", *lams], rows)}
 
 
 STUDY = Study(

@@ -42,18 +42,6 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown; all columns but the first are set right.
-
-    >>> print(table(["", "a"], [["x", "1"]]))
-    |  | a |
-    | --- | ---: |
-    | x | 1 |
-    """
-    lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def _short(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _short(one) for name, one in value.items()}

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from fedplus.experiments.defaults import LABELS
-from fedplus.paper.results import read_csv, table
+from fedplus.paper.results import read_csv
+from fedplus.report.formats import piped
 
 Record = Mapping[str, Any]
 
@@ -20,7 +21,7 @@ def blocks(results: Path) -> Mapping[str, str]:
     if any(settings):
         headings = ["", "variant", "best at", "accuracy there", "worst at", "accuracy there",
                     "over local at its best"]  # fmt: skip
-        made["sensitivity-settings"] = table(headings, [row for rows in settings for row in rows])
+        made["sensitivity-settings"] = piped(headings, [row for rows in settings for row in rows])
     for sweep in ("noise", "outliers"):
         mine = [record for record in records if record["sweep"] == sweep]
         if mine:
@@ -54,4 +55,4 @@ def _values(records: Sequence[Record]) -> str:
             apart = "" if one["outliers"] is None else f" ({100 * one['outliers']:.1f})"
             cells.append(f"{100 * one['mean']:.1f}{apart}")
         rows.append(cells)
-    return table(["", *(f"{value:g}" for value in values)], rows)
+    return piped(["", *(f"{value:g}" for value in values)], rows)

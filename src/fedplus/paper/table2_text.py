@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedplus.paper.results import read_csv, read_json, table
+from fedplus.paper.results import read_csv, read_json
 from fedplus.paper.specs import published
+from fedplus.report.formats import piped
 
 Record = Mapping[str, Any]
 KINDS = ("stated", "tuned")
@@ -71,7 +72,7 @@ def _data(records: Sequence[Record]) -> str:
         for kind in kinds:
             cells += _cells(mine.get(kind), factor)
         rows.append(cells)
-    return table(headings, rows)
+    return piped(headings, rows)
 
 
 def _cells(record: Record | None, factor: float) -> list[str]:
@@ -106,7 +107,7 @@ def _answer(records: Sequence[Record]) -> str:
     headings = ["", "paper, FedGeoMed+"]
     for kind in KINDS:
         headings += [f"{kind}: FedGeoMed+", "over FedAvg+", "over local", "best of all"]
-    return table([*headings, "does FedGeoMed+ win among the paper's methods?"], rows)
+    return piped([*headings, "does FedGeoMed+ win among the paper's methods?"], rows)
 
 
 def _margins(records: Sequence[Record]) -> list[str]:
@@ -135,7 +136,7 @@ def _tuning(told: Mapping[str, Any]) -> str:
             )
             rows.append([name.removeprefix("table2-"), method, settings, score, edge])
     headings = ["data", "method", "chosen", "validation score", "at the edge of the grid"]
-    return table(headings, rows)
+    return piped(headings, rows)
 
 
 def _times(results: Path) -> dict[str, str]:
@@ -149,7 +150,7 @@ def _times(results: Path) -> dict[str, str]:
         if isinstance(of, dict)
     ]
     headings = ["part", "jobs", "processor minutes", "minutes by the clock, jobs added up"]
-    return {"table2-times": table(headings, rows)}
+    return {"table2-times": piped(headings, rows)}
 
 
 def _count(seeds: Sequence[int]) -> str:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from fedplus.paper.results import read_csv, table
+from fedplus.paper.results import read_csv
+from fedplus.report.formats import piped
 
 
 def blocks(results: Path) -> Mapping[str, str]:
@@ -28,4 +29,4 @@ def blocks(results: Path) -> Mapping[str, str]:
         ]
         for row in rows
     ]  # fmt: skip
-    return {"theory": table(headings, cells)}
+    return {"theory": piped(headings, cells)}

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from fedplus._check import SettingError
 from fedplus._write import write_atomically
+from fedplus.experiments.compiled import keep_compiled
 from fedplus.experiments.files import write_json
 from fedplus.experiments.folder import SPEC, RunFolder, is_run
 from fedplus.experiments.running import folders_of, run_all, slug
@@ -117,14 +118,10 @@ def use(device: str | None, threads: int | None) -> None:
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
 
-    from fedplus.data.files import place
-
-    update: Any = jax.config.update
     if device is not None:
+        update: Any = jax.config.update
         update("jax_platforms", PLATFORMS[device])
-    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        update("jax_compilation_cache_dir", str(place.cache() / "compiled"))
-        update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    keep_compiled()
 
 
 def _timed(job: Job) -> Took:

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,15 +49,21 @@ def terminal(table: Table) -> "RichTable":
 
 def markdown(table: Table) -> str:
     """A table as GitHub and others show it."""
-    headings = _headings(table)
-    lines = [
-        f"{caption(table)}.", "",
-        _line(headings), _line(["---", *["---:"] * (len(headings) - 1)]),
-    ]  # fmt: skip
-    lines += [
-        _line([cell.replace("|", r"\|") for cell in _cells(table, row)]) for row in table.rows
-    ]
+    rows = [[cell.replace("|", r"\|") for cell in _cells(table, row)] for row in table.rows]
+    lines = [f"{caption(table)}.", "", piped(_headings(table), rows)]
     return "\n".join([*lines, *(["", footnote(table)] if footnote(table) else []), ""])
+
+
+def piped(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Markdown of any table; all columns but the first are set right.
+
+    >>> print(piped(["", "a"], [["x", "1"]]))
+    |  | a |
+    | --- | ---: |
+    | x | 1 |
+    """
+    lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def latex(table: Table) -> str:
@@ -135,10 +142,6 @@ def _cells(table: Table, row: Row) -> list[str]:
 def p_value(row: Row) -> str:
     """With three digits; nothing where it was not tested."""
     return "" if row.p is None else ("< 0.001" if row.p < 0.001 else f"{row.p:.3f}")
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 _SPECIAL = {
