@@ -7,70 +7,27 @@
 [1.0, 2.0]
 """
 
-from fedplus import baselines, methods, models, presets
-from fedplus._check import SettingError
-from fedplus._types import settings
-from fedplus.aggregation import (
-    Aggregate,
-    CentredClipping,
-    CoordinateMedian,
-    GeometricMedian,
-    Krum,
-    Mean,
-    Moreau,
-    NormClipping,
-    Recursion,
-    TrimmedMean,
-)
-from fedplus.algorithm import AbstractAlgorithm, FedPlus, Outcome, State
-from fedplus.data import Federation
-from fedplus.experiments.frames import read_run
-from fedplus.local import KappaWarning, LocalSolve
-from fedplus.objective import FixedPoint, Objective
-from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Custom, Quadratic, Zero
-from fedplus.simulation import Run, simulate, sweep, tune
-from fedplus.work import Work
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "L1",
-    "L2",
-    "AbstractAlgorithm",
-    "AbstractPsi",
-    "Aggregate",
-    "Anchor",
-    "Blocks",
-    "CentredClipping",
-    "CoordinateMedian",
-    "Custom",
-    "FedPlus",
-    "Federation",
-    "FixedPoint",
-    "GeometricMedian",
-    "KappaWarning",
-    "Krum",
-    "LocalSolve",
-    "Mean",
-    "Moreau",
-    "NormClipping",
-    "Objective",
-    "Outcome",
-    "Quadratic",
-    "Recursion",
-    "Run",
-    "SettingError",
-    "State",
-    "TrimmedMean",
-    "Work",
-    "Zero",
-    "baselines",
-    "methods",
-    "models",
-    "presets",
-    "read_run",
-    "settings",
-    "simulate",
-    "sweep",
-    "tune",
-]  # fmt: skip
+if TYPE_CHECKING:
+    from fedplus._api import *  # noqa: F403
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Names of ``_api``, and the packages that it imports.
+
+        They come with JAX, which takes a second. ``fedplus.flower.Party`` does without, and Flower
+        starts a process for every message that a party gets.
+        """
+        if name == "__all__" or not name.startswith("_"):
+            api = vars(import_module("fedplus._api"))
+            found = {**globals(), **api}.get(name)
+            if found is not None:
+                return found
+        raise AttributeError(f"module 'fedplus' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return [*globals(), *import_module("fedplus._api").__all__]

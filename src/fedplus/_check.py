@@ -1,10 +1,10 @@
 """Bad input, said in one line: what it is, what is allowed, what was got, what to do."""
 
 import difflib
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-import jax
 import numpy as np
 
 from fedplus._types import Array, Layout
@@ -50,7 +50,10 @@ def require_whole(name: str, value: Any, least: int = 1, kinds: Any = (int, np.i
 
 def is_concrete(*values: object) -> bool:
     """Whether all values are known now, rather than traced by ``jit``, ``vmap`` or ``grad``."""
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+    jax = sys.modules.get("jax")  # Without it nothing can be traced.
+    return jax is None or not any(
+        isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values)
+    )
 
 
 def require_number(

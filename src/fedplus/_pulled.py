@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from fedplus._check import require
-from fedplus.data.split import Host
+from fedplus._types import Host
 
 
 class Pulled(Protocol):

@@ -1,15 +1,23 @@
-"""Shapes, and the decorator that makes a class of settings a frozen dataclass and a JAX pytree."""
+"""Shapes, and the decorator that makes a class of settings a frozen dataclass and a JAX pytree.
+
+JAX is imported by what computes with it: a party of a deployment does without.
+"""
 
 import dataclasses
-from typing import Any, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, dataclass_transform
 
-import jax
 import numpy as np
 
-Array: TypeAlias = jax.Array
-Vector: TypeAlias = jax.Array
+if TYPE_CHECKING:
+    from jax import Array as Array
+else:
+    Array = Any
+
+Host: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+"""An array of NumPy's."""
+Vector: TypeAlias = Array
 """One model, raveled: shape (d,)."""
-Matrix: TypeAlias = jax.Array
+Matrix: TypeAlias = Array
 """A model a row: shape (N, d). The paper's W is the transpose."""
 Layout: TypeAlias = tuple[tuple[str, int], ...]
 """Name and size of each parameter, in the order in which the model is raveled."""
@@ -41,6 +49,8 @@ def settings(cls: Cls) -> Cls:
     ``jax.vmap`` (several δ at once). ``__post_init__`` checks what a person typed; it is not run
     again on what JAX rebuilds.
     """
+    import jax
+
     made: Any = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(made)
     data = [f.name for f in fields if not f.metadata.get("static")]

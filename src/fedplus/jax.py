@@ -13,7 +13,7 @@ federated; everything else in it stays with the party.
         updates, state = optimizer.update(grads, state, eqx.filter(model, eqx.is_inexact_array))
         return eqx.apply_updates(model, updates), state
 
-    party = Party(method, message, context)
+    party = Party(message, context)
     model = put_arrays(model, party.start)
     state = optimizer.init(eqx.filter(model, eqx.is_inexact_array), party)
     for x, y in batches:
@@ -30,7 +30,7 @@ import numpy as np
 import optax
 
 from fedplus._pulled import Pulled, require_same
-from fedplus.data.split import Host
+from fedplus._types import Host
 from fedplus.models.ravel import named
 
 

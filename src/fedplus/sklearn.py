@@ -7,7 +7,7 @@ Federated are ``coef_`` and ``intercept_`` of linear models (``SGDClassifier``, 
 
     steady = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=eta)
     estimator = begun(steady, features=64, classes=range(10))
-    party = Party(method, message, context)
+    party = Party(message, context)
     put_arrays(estimator, party.start)
     pulled = Pull(estimator, party)
     for x, y in batches:
@@ -25,7 +25,7 @@ import numpy as np
 
 from fedplus._check import require
 from fedplus._pulled import Pulled, require_same
-from fedplus.data.split import Host
+from fedplus._types import Host
 
 LINEAR, LAYERED = ("coef_", "intercept_"), ("coefs_", "intercepts_")
 

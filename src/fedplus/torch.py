@@ -5,7 +5,7 @@ describe its own data. ``buffers`` and ``put_buffers`` keep them over restarts:
 
 .. code-block:: python
 
-    party = Party(method, message, context)
+    party = Party(message, context)
     put_arrays(model, party.start)
     put_buffers(model, party.extra)
     optimizer = Pull(torch.optim.SGD(model.parameters(), lr=0.02), model, party)
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from fedplus._pulled import Pulled, require_same
-from fedplus.data.split import Host
+from fedplus._types import Host
 
 
 class Pull:

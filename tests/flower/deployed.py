@@ -42,7 +42,7 @@ def app_of(method, folder, data=None, steps=STEPS, spoil=None):
     @app.train()
     def train(message, context):
         k = context.node_config["partition-id"]
-        party = Party(method, message, context, folder / f"party-{k}")
+        party = Party(message, context, folder / f"party-{k}")
         w, (x, y) = party.start, data[k]
         for _ in range(steps):
             w = party.pull(descended(w, x, y, method.local.eta))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from fedplus._checkpoint import load, rounds_saved
 from fedplus.flower import FedPlus, InProcessGrid
 from fedplus.flower.kept import last_good
 from fedplus.flower.local import COMPLETED, CONNECTION, LocalDeployment
 from fedplus.flower.processes import descendants, kill, line_of
-from fedplus.simulation.checkpoint import load, rounds_saved
 
 APP = Path(__file__).parent / "app"
 

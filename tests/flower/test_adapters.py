@@ -126,7 +126,7 @@ def test_the_same_federation_as_with_numpy(tmp_path):
     @app.train()
     def train(message, context):
         k = context.node_config["partition-id"]
-        party = Party(METHOD, message, context, tmp_path / "jax" / str(k))
+        party = Party(message, context, tmp_path / "jax" / str(k))
         w = of_jax.put_arrays(zeros(), party.start)
         state = pull.init(w, party)
         for _ in party.work(STEPS):
@@ -154,7 +154,7 @@ def test_ditto_is_fedavg_with_a_second_model_that_stays_with_the_party(tmp_path)
     @app.train()
     def train(message, context):
         k = context.node_config["partition-id"]
-        party = Party(method, message, context, tmp_path / str(k))
+        party = Party(message, context, tmp_path / str(k))
         w, personal = party.start, party.extra or party.start
         for _ in party.work(STEPS):
             w = party.pull(descended(w, *data[k]))

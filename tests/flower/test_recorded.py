@@ -24,7 +24,7 @@ def app(folder):
     @made.train()
     def train(message, context):
         k = context.node_config["partition-id"]
-        party = Party(METHOD, message, context, folder / f"party-{k}")
+        party = Party(message, context, folder / f"party-{k}")
         w, (x, y) = party.start, data[k]
         for _ in range(4):
             w = party.pull(descended(w, x, y, 0.1))

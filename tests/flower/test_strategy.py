@@ -118,7 +118,7 @@ def test_a_model_may_have_scalars(tmp_path):
 
     @app.train()
     def train(message, context):
-        party = Party(method, message, context, tmp_path / str(context.node_id))
+        party = Party(message, context, tmp_path / str(context.node_id))
         return party.reply({name: a + 1 for name, a in party.start.items()})
 
     strategy = FedPlus(method, rounds=2)

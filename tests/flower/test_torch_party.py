@@ -84,7 +84,7 @@ def test_the_same_federation_as_with_numpy(tmp_path):
     @app.train()
     def train(message, context):
         k = context.node_config["partition-id"]
-        party = Party(METHOD, message, context, tmp_path / "torch" / str(k))
+        party = Party(message, context, tmp_path / "torch" / str(k))
         model = torch.nn.Linear(FEATURES, 1)
         adapter.put_arrays(model, party.start)
         optimizer = adapter.Pull(torch.optim.SGD(model.parameters(), lr=0.1), model, party)

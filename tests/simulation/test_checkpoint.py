@@ -14,8 +14,8 @@ import pytest
 
 import fedplus as fp
 from fedplus import presets
+from fedplus._checkpoint import Checkpoint, load, newest, save
 from fedplus.simulation import DivergedError
-from fedplus.simulation.checkpoint import Checkpoint, load, newest, save
 from small_federation import CLASSIFIER, federation
 
 HERE = Path(__file__).parent

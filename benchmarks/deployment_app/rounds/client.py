@@ -7,7 +7,7 @@ from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 from flwr.app import Message as Reply
 from flwr.clientapp import ClientApp
 
-from rounds import METHODS, method
+from rounds import METHODS
 
 app = ClientApp()
 
@@ -19,10 +19,8 @@ def train(message, context):
         from fedplus.flower import Party
 
         folder = Path(context.run_config["folder"]) / f"party-{k}"
-        party = Party(method(contender), message, context, folder)
+        party = Party(message, context, folder)
         return party.reply(party.pull(step(party.start, k)), {"num-examples": 1})
-    if contender == "Flower's FedAvg":  # A party that imports what ours does.
-        import fedplus.flower  # noqa: F401
     w = {name: array.numpy() for name, array in message.content["arrays"].items()}
     arrays = ArrayRecord({name: Array(a) for name, a in step(w, k).items()})
     content = RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 1})})

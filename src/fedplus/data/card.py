@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus.data.federation import Federation
-from fedplus.data.split import Host
 
 MOST_CLASSES = 10_000
 """Whole numbers beyond are no classes."""

@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from fedplus._check import require, require_number
+from fedplus._types import Host
 from fedplus.data.federation import Federation
-from fedplus.data.split import Host
 
 Corruption = Callable[[Host, Host, np.random.Generator], tuple[Host, Host]]
 """(x, y, random numbers) ↦ (x, y)."""

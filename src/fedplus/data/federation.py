@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedplus._check import SettingError, require
+from fedplus._types import Host
 from fedplus.data.holdout import (
     PARTITION,
     VALIDATION,
@@ -20,7 +21,7 @@ from fedplus.data.holdout import (
 )
 from fedplus.data.info import Info
 from fedplus.data.partition import Partitioner
-from fedplus.data.split import Host, Pair, Split
+from fedplus.data.split import Pair, Split
 
 Missing = Literal["refuse", "mean"]
 MOST = 2**31 - 1

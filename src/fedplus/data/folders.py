@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from fedplus._check import SettingError, require
+from fedplus._types import Host
 from fedplus.data.federation import Federation, Missing
 from fedplus.data.files.file import DAMAGED
 from fedplus.data.files.formats import columns, csv_rows, npz
 from fedplus.data.holdout import Splitting
-from fedplus.data.split import Host
 from fedplus.data.tables import GAPS, Table, federation_of_table
 
 KINDS = (".csv", ".csv.gz", ".parquet", ".npz")

@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 import numpy as np
 
 from fedplus._check import require, require_number, require_whole
-from fedplus.data.split import Host
+from fedplus._types import Host
 
 
 class Splitting(TypedDict, total=False):

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from fedplus._check import SettingError, require
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.holdout import Splitting
 from fedplus.data.info import Info
 from fedplus.data.partition import by_column
-from fedplus.data.split import Host
 from fedplus.data.tables import labels
 
 

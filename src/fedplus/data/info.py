@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from fedplus.data.split import Host
+from fedplus._types import Host
 
 
 @dataclasses.dataclass(frozen=True)

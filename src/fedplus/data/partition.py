@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedplus._check import require, require_number
-from fedplus.data.split import Host
+from fedplus._types import Host
 
 Partitioner = Callable[[Host, np.random.Generator], dict[str, Host]]
 """(labels, random numbers) ↦ each party's rows, by its name."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fedplus._check import SettingError, require
+from fedplus._types import Host
 from fedplus._write import write_atomically
 from fedplus.data.card import counts
 from fedplus.data.federation import Federation
-from fedplus.data.split import Host
 
 INK, BLUE, RED = "#24292f", "#2f6fb5", "#c8553d"
 

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-Host = np.ndarray[Any, np.dtype[Any]]
+from fedplus._types import Host
+
 Pair = tuple[npt.ArrayLike, npt.ArrayLike]
 ALIGNMENT = 64
 

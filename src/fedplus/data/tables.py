@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from fedplus._check import require
+from fedplus._types import Host
 from fedplus.data.federation import Federation, Missing, of_rows
 from fedplus.data.holdout import Splitting, divided, require_splitting
 from fedplus.data.info import Info
 from fedplus.data.partition import by_column
-from fedplus.data.split import Host
 
 Table = dict[str, Host]
 """Columns by name, all of one length."""

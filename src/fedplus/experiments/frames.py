@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedplus._check import SettingError, require
-from fedplus.data.split import Host
+from fedplus._types import Host
 from fedplus.experiments.folder import GLOBAL, MODELS, STATUS, RunFolder, file_name, is_run
 
 if TYPE_CHECKING:

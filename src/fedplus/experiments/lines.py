@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus.data.split import Host
+from fedplus._types import Host
 from fedplus.simulation.evaluate import summary
 from fedplus.simulation.record import Evaluated
 

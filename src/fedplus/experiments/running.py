@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from fedplus import presets
 from fedplus._check import SettingError
+from fedplus._checkpoint import rounds_saved
+from fedplus._types import Host
 from fedplus._write import write_atomically
 from fedplus.algorithm import AbstractAlgorithm, FedPlus
 from fedplus.data.federation import Federation
-from fedplus.data.split import Host
 from fedplus.experiments.build import arguments_of, federation_of, method_of, model_of, natural
 from fedplus.experiments.folder import CHECKPOINT, PARTIES, SPEC, RunFolder, is_run
 from fedplus.experiments.lock import held
@@ -22,7 +23,6 @@ from fedplus.experiments.trackers import tracker, tracking
 from fedplus.experiments.written import Writer
 from fedplus.models import Model
 from fedplus.simulation import DivergedError, Run, simulate
-from fedplus.simulation.checkpoint import rounds_saved
 from fedplus.simulation.evaluate import constant_answer
 from fedplus.simulation.record import Evaluated
 from fedplus.simulation.setup import set_up

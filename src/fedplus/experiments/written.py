@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus._write import write_atomically, write_folder_atomically
 from fedplus.data.federation import Federation
-from fedplus.data.split import Host
 from fedplus.experiments.environment import environment
 from fedplus.experiments.files import append_line, keep_lines, write_json
 from fedplus.experiments.folder import (

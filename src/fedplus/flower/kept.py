@@ -7,7 +7,7 @@ from pathlib import Path
 from flwr.common import log
 
 from fedplus._check import SettingError, require
-from fedplus.simulation.checkpoint import Checkpoint, load, round_of, saved_in
+from fedplus._checkpoint import Checkpoint, load, round_of, saved_in
 
 
 def last_good(folder: Path, before: int | None = None) -> Checkpoint | None:

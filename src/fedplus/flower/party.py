@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from fedplus._check import require, require_number, require_whole
-from fedplus._types import Array
-from fedplus.algorithm import FedPlus
-from fedplus.data.split import Host
+from fedplus._checkpoint import Checkpoint, save
+from fedplus._types import Host
 from fedplus.flower.kept import last_good, state_folder
 from fedplus.flower.records import (
     ARRAYS,
@@ -25,8 +23,7 @@ from fedplus.flower.records import (
     from_record,
     to_record,
 )  # fmt: skip
-from fedplus.local import LocalSolve
-from fedplus.simulation.checkpoint import Checkpoint, save
+from fedplus.flower.rule import of_method, of_server
 
 OWN, EXTRA = "w", "extra/"
 STATE = "fedplus"
@@ -41,18 +38,18 @@ class Party:
 
         @app.train()
         def train(message, context):
-            party = Party(method, message, context)
+            party = Party(message, context)
             w = party.start
             for batch in batches:
                 w = party.pull(step(w, batch))
             return party.reply(w, {"num-examples": len(samples)})
 
     Args:
-        method: The same settings as the server's, e.g. ``presets.fedgeomed_plus(...)``.
-        message: The server's.
+        message: The server's. With it come η, σ, λ and ψ of the method.
         context: Flower's; w_k is kept in it between rounds.
         folder: Where w_k is kept over restarts; by default a folder of the node's own in
             ``fedplus.flower.state_folder()``.
+        method: The method again, where its ψ is of your own making and cannot be sent.
 
     A model of another federation, or none, means that the party is new: it starts from w̃. A round
     that is asked for again, by a server that was killed before it had the reply, starts where it
@@ -60,13 +57,13 @@ class Party:
     """
 
     def __init__(
-        self, method: FedPlus, message: Message, context: Context, folder: Path | str | None = None
-    ) -> None:
-        require(isinstance(method, FedPlus), "method", type(method).__name__, "a FedPlus")
+        self, message: Message, context: Context, folder: Path | str | None = None, *,
+        method: Any = None,
+    ) -> None:  # fmt: skip
         self._begun = time.monotonic()
         records = message.content
         arrays, config = records.array_records[ARRAYS], records.config_records[CONFIG]
-        self._message, self._context, self._local = message, context, method.local
+        self._message, self._context = message, context
         self.round = int(str(config[ROUND]))
         """Of the server, from 1."""
         self._federation = str(config[FEDERATION])
@@ -77,6 +74,7 @@ class Party:
         self.received = received
         """w̃ by name."""
         w_global = self._shapes.flat(received)
+        self._rule = of_server(config, self._shapes.layout) if method is None else of_method(method)
         top = Path(folder) if folder is not None else _own_folder(context)
         self._folder = top / self._federation
         own, self.extra = self._restored()
@@ -84,17 +82,21 @@ class Party:
         if own is None or own.shape != w_global.shape:  # None, or of another model.
             own, self.extra = w_global, {}
         w_k = own
-        anchor, begin = _begin(self._local, w_k, w_global)
-        self._anchor = np.asarray(anchor)
-        self.start = self._shapes.arrays(np.asarray(begin))
+        self._anchor = self._rule.anchor(w_k, w_global)
+        self.start = self._shapes.arrays(self._rule.start(w_k, w_global))
         """Where the steps start, by name."""
         self.own = self._shapes.arrays(w_k)
         """w_k as it was kept, by name: the party's model so far."""
 
     @property
+    def eta(self) -> float:
+        """η, the learning rate that the method expects."""
+        return self._rule.eta
+
+    @property
     def kappa(self) -> float:
         """κ, the share of a step's model that the pull keeps."""
-        return float(self._local.kappa)
+        return self._rule.kappa
 
     @property
     def anchor(self) -> dict[str, Host]:
@@ -171,13 +173,6 @@ class Party:
             if Shapes.of(kept_there) == self._shapes:
                 return self._shapes.flat(kept_there), {}
         return None, {}
-
-
-@jax.jit  # One program: Flower starts a process a round, which would compile each operation.
-def _begin(local: LocalSolve, w_k: Array, w_global: Array) -> tuple[Array, Array]:
-    """What each step is pulled to, and where the steps start."""
-    theta = local.psi.prox(w_k - w_global)  # Alg. 1, l. 11
-    return w_global + theta, local.start(w_k, w_global)  # l. 12
 
 
 def _own_folder(context: Context) -> Path:

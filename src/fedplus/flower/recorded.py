@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus.data.split import Host
+from fedplus._types import Host
 from fedplus.experiments.files import append_line, keep_lines, write_json
 from fedplus.experiments.folder import PARTIES, ROUNDS
 from fedplus.experiments.lines import numbers, summed_up

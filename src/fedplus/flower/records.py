@@ -7,8 +7,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 
 from fedplus._check import require
-from fedplus._types import Layout
-from fedplus.data.split import Host
+from fedplus._types import Host, Layout
 
 ARRAYS, METRICS, CONFIG = "arrays", "metrics", "config"
 ROUND, FEDERATION = "server-round", "fedplus-federation"

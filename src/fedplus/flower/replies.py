@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord
 
-from fedplus.data.split import Host
+from fedplus._types import Host
 from fedplus.flower.records import ARRAYS, DTYPE, METRICS, Shapes
 
 HEADER = 1024

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from fedplus._check import require
-from fedplus.data.split import Host
+from fedplus._checkpoint import Checkpoint, save
+from fedplus._types import Host
 from fedplus.flower.kept import last_good
 from fedplus.flower.records import Shapes
-from fedplus.simulation.checkpoint import Checkpoint, save
 
 
 @dataclasses.dataclass

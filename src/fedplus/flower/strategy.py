@@ -16,8 +16,8 @@ from typing_extensions import override
 
 from fedplus import algorithm
 from fedplus._check import require, require_number, require_whole
+from fedplus._types import Host
 from fedplus.aggregation import Moreau
-from fedplus.data.split import Host
 from fedplus.experiments.folder import CHECKPOINT
 from fedplus.experiments.lock import held
 from fedplus.flower.prompt import prompt
@@ -31,6 +31,7 @@ from fedplus.flower.records import (
     to_record,
 )  # fmt: skip
 from fedplus.flower.replies import Refusal, Reply, checked
+from fedplus.flower.rule import sent
 from fedplus.flower.state import ServerState
 
 POLL = 0.5
@@ -150,8 +151,11 @@ class FedPlus(Strategy):
         asked = self._sampled(nodes)
         content: dict[str, Any] = {
             ARRAYS: to_record(state.shapes.arrays(state.w_global)),
-            CONFIG: ConfigRecord({**config, ROUND: state.done + 1, FEDERATION: state.federation}),
-        }
+            CONFIG: ConfigRecord({
+                **config, **sent(self._method.local), ROUND: state.done + 1,
+                FEDERATION: state.federation,
+            }),
+        }  # fmt: skip
         log(INFO, "Round %s: %s of %s parties", state.done + 1, len(asked), len(nodes))
         return [
             Message(

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedplus._types import Host
 from fedplus.data.federation import Federation
-from fedplus.data.split import Host, Split
+from fedplus.data.split import Split
 from fedplus.experiments.build import federation_of, model_of
 from fedplus.experiments.folder import MODELS, file_name
 from fedplus.experiments.source import Source

@@ -2,12 +2,12 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import final
 
 import jax.numpy as jnp
 from typing_extensions import override
 
+from fedplus import _prox
 from fedplus._check import require, require_layout
 from fedplus._types import Array, Layout, Vector, settings, static
 from fedplus.psi.base import AbstractPsi
@@ -62,7 +62,7 @@ class Blocks(AbstractPsi):
         object.__setattr__(self, "layout", tuple((str(n), int(s)) for n, s in self.layout))
 
     def _owner(self, name: str) -> str | None:
-        return next((pattern for pattern in self.parts if fnmatchcase(name, pattern)), None)
+        return _prox.owner(name, self.parts)
 
     def _spans(self) -> list[tuple[str, int, int]]:
         """Who owns which columns, in raveled order: (pattern, start, stop), neighbours merged."""

@@ -5,6 +5,7 @@ from typing import final
 import jax.numpy as jnp
 from typing_extensions import override
 
+from fedplus import _prox
 from fedplus._check import require_number
 from fedplus._types import Array, Vector, settings
 from fedplus.psi.base import AbstractPsi
@@ -38,4 +39,4 @@ class L1(AbstractPsi):
 
     @override
     def prox(self, x: Vector) -> Vector:
-        return x - jnp.clip(x, -self.delta, self.delta)
+        return _prox.l1(x, self.delta, jnp)

@@ -5,6 +5,7 @@ from typing import final
 import jax.numpy as jnp
 from typing_extensions import override
 
+from fedplus import _prox
 from fedplus._check import require_number
 from fedplus._types import Array, Vector, settings
 from fedplus.psi.base import AbstractPsi
@@ -40,4 +41,4 @@ class L2(AbstractPsi):
 
     @override
     def prox(self, x: Vector) -> Vector:
-        return (1 - self.delta / jnp.maximum(jnp.linalg.norm(x), self.delta)) * x
+        return _prox.l2(x, self.delta, jnp)

@@ -5,6 +5,7 @@ from typing import final
 import jax.numpy as jnp
 from typing_extensions import override
 
+from fedplus import _prox
 from fedplus._check import require_number
 from fedplus._types import Array, Vector, settings
 from fedplus.psi.base import AbstractPsi
@@ -39,4 +40,4 @@ class Quadratic(AbstractPsi):
 
     @override
     def prox(self, x: Vector) -> Vector:
-        return x / (1 + self.delta)
+        return _prox.quadratic(x, self.delta, jnp)

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedplus._types import Array, Matrix
+from fedplus._types import Array, Host, Matrix
 from fedplus.data.federation import Federation
-from fedplus.data.split import Host, Split, on_device
+from fedplus.data.split import Split, on_device
 from fedplus.models import Model
 from fedplus.models.task import Task
 from fedplus.simulation.engine import unravel_of

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from fedplus._types import Array
-from fedplus.data.split import Host
+from fedplus._types import Array, Host
 from fedplus.simulation.shuffle import mixed, place
 
 AT_ONCE = 2**20

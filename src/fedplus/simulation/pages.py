@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedplus._check import require
-from fedplus._types import Array
-from fedplus.data.split import Host
+from fedplus._types import Array, Host
 from fedplus.simulation.engine import Inputs, Lane, Plan, keys_of_round, some_rounds
 from fedplus.simulation.figures import RoundFigures
 from fedplus.simulation.setup import Setup

@@ -9,10 +9,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from fedplus._check import require
-from fedplus._types import Array, Matrix, Vector
+from fedplus._types import Array, Host, Matrix, Vector
 from fedplus.algorithm import AbstractAlgorithm, FedPlus
 from fedplus.data.federation import Federation
-from fedplus.data.split import Host
 from fedplus.models import Model
 from fedplus.simulation.evaluate import Blocks, Judged, blocks_of, in_blocks, judge, most_blocks
 from fedplus.simulation.figures import RoundFigures

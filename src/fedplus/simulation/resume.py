@@ -11,22 +11,21 @@ import jax
 import numpy as np
 
 from fedplus._check import require, require_whole
-from fedplus.data.federation import Federation
-from fedplus.simulation.checkpoint import (
+from fedplus._checkpoint import (
     KEEP,
     Checkpoint,
-    from_arrays,
     load,
     newest,
     require_same,
     save,
     saved_in,
-    to_arrays,
 )
+from fedplus.data.federation import Federation
 from fedplus.simulation.mesh import placed, to_host
 from fedplus.simulation.pages import Pages
 from fedplus.simulation.record import Recorder
 from fedplus.simulation.setup import Setup
+from fedplus.simulation.trees import from_arrays, to_arrays
 
 SECONDS = 60.0
 """Between two checkpoints, where nobody says how many rounds."""

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedplus._check import require
+from fedplus._types import Host
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
-from fedplus.data.split import Host
 from fedplus.models import Model
 from fedplus.simulation.engine import unravel_of
 from fedplus.simulation.evaluate import Summary, in_blocks, judge, summary

@@ -9,10 +9,10 @@ import numpy as np
 from jax.sharding import Mesh
 
 from fedplus._check import SettingError, require, require_number, require_whole
-from fedplus._types import Array
+from fedplus._types import Array, Host
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
-from fedplus.data.split import Host, on_device
+from fedplus.data.split import on_device
 from fedplus.models import Model, ravel
 from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan, Rows
 from fedplus.simulation.faults import require_faults

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus.data.split import Host
+from fedplus._types import Host
 
 ABSENT = -1
 """The slot of a party that has never trained."""

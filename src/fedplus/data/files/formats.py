@@ -9,8 +9,8 @@ from typing import IO
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus.data.files.file import DataError
-from fedplus.data.split import Host
 
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus._write import write_atomically
 from fedplus.data.files import place
 from fedplus.data.files.file import DAMAGED
 from fedplus.data.files.formats import npz
-from fedplus.data.split import Host
 
 
 def prepared(name: str, build: Callable[[], dict[str, Host]]) -> dict[str, Host]:

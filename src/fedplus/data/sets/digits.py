@@ -4,11 +4,11 @@ import functools
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.info import Info
 from fedplus.data.sets import recipe
 from fedplus.data.sets.data_set import DataSet
-from fedplus.data.split import Host
 
 INFO = Info(classes=tuple("0123456789"), image=(8, 8))
 SOURCE = "Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998), in scikit-learn"

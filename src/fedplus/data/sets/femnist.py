@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.files import DataError, File, Source, obtain
 from fedplus.data.files.formats import member, read_idx
 from fedplus.data.files.prepared import prepared
 from fedplus.data.sets import letters as recipe
 from fedplus.data.sets.data_set import DataSet
-from fedplus.data.split import Host
 
 FIRST = 36
 """EMNIST's label of a in its split "byclass": digits, then capitals, then small letters."""

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.files import File, Source, obtain
 from fedplus.data.files.formats import npz
 from fedplus.data.sets import letters as recipe
 from fedplus.data.sets.data_set import DataSet
-from fedplus.data.split import Host
 
 
 def _read(path: Path) -> tuple[Host, Host]:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from fedplus._check import require
+from fedplus._types import Host
 from fedplus.data.files import DataError, File, Source, obtain
 from fedplus.data.files.formats import member, npz
 from fedplus.data.files.prepared import prepared
-from fedplus.data.split import Host
 
 ARCHIVE = File(
     "glove/glove.6B.zip",

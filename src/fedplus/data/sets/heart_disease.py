@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.files import DataError, File, Source, obtain
 from fedplus.data.files.formats import columns, csv_rows, numbers
 from fedplus.data.info import Info
 from fedplus.data.partition import by_column
 from fedplus.data.sets.data_set import DataSet
-from fedplus.data.split import Host
 from fedplus.data.tables import federation_with_gaps
 
 ADDRESS = "https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/"

@@ -3,10 +3,10 @@
 import numpy as np
 
 from fedplus._check import require
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.info import Info
 from fedplus.data.partition import drawn, holders
-from fedplus.data.split import Host
 
 LETTERS = "abcdefghij"
 INFO = Info(classes=tuple(LETTERS), image=(28, 28))

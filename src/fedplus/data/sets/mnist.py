@@ -3,11 +3,11 @@
 import numpy as np
 
 from fedplus._check import require
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.partition import shards
 from fedplus.data.sets.data_set import DataSet
 from fedplus.data.sets.mnist_files import INFO, LICENCE, MNIST, SOURCE, images, scaled
-from fedplus.data.split import Host
 
 LEAST = 10
 """Images that a party has at least, as in FedProx's code."""

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus.data.files import DataError, File, Source, obtain
 from fedplus.data.files.formats import idx
 from fedplus.data.info import Info
-from fedplus.data.split import Host
 
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.files import File, Source, obtain
 from fedplus.data.files.formats import idx, npz
 from fedplus.data.partition import by_column
 from fedplus.data.sets.data_set import DataSet
 from fedplus.data.sets.mnist_files import INFO, LICENCE, MNIST, SOURCE, images, standardised
-from fedplus.data.split import Host
 
 ADDRESS = "https://raw.githubusercontent.com/facebookresearch/qmnist"
 COMMIT = "94061367ec2e099ea18c553c75727ecf849ddb9b"

@@ -6,12 +6,12 @@ from typing import Literal
 import numpy as np
 
 from fedplus._check import require
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.files import File, Source, obtain
 from fedplus.data.files.formats import columns, csv_rows, numbers
 from fedplus.data.partition import by_column
 from fedplus.data.sets.data_set import DataSet
-from fedplus.data.split import Host
 
 SCORES = ("motor_UPDRS", "total_UPDRS")
 COMMIT = "deb237cac5ac21f2254f96077e53ec90f401a4c5"

@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from fedplus._check import require
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.files import DataError, File, Source, obtain
 from fedplus.data.files.formats import columns, csv_rows, npz, numbers
 from fedplus.data.sets.data_set import DataSet
-from fedplus.data.split import Host, Pair
+from fedplus.data.split import Pair
 
 SECTORS = {
     "communication": "GOOGL NFLX T VZ CMCSA DIS TWX CHTR CBS ATVI EA CTL",

@@ -7,11 +7,11 @@ party has two classes whose images get Laplacian noise. Half of each party's ima
 import dataclasses
 
 from fedplus._check import require_number
+from fedplus._types import Host
 from fedplus.data.corrupt import corrupt, negate, noise
 from fedplus.data.federation import Federation
 from fedplus.data.info import Info
 from fedplus.data.partition import iid
-from fedplus.data.split import Host
 
 EVERYWHERE = ("train", "validation", "test")
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.files import File, Source, obtain
 from fedplus.data.files.formats import npz
 from fedplus.data.partition import by_column
 from fedplus.data.sets.data_set import DataSet
-from fedplus.data.split import Host
 
 COMMIT = "fb9751594983df020ddc4f7e4a40520ee7c37989"
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.files import DataError, File, Source, obtain
 from fedplus.data.files.formats import member
 from fedplus.data.sets import glove, tweets
 from fedplus.data.sets.data_set import DataSet
-from fedplus.data.split import Host
 
 SOURCE = "Sentiment140 (Go, Bhayani and Huang 2009)"
 LICENCE = "none stated; research use"

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.files import File, Source, obtain
 from fedplus.data.files.formats import columns, csv_rows
 from fedplus.data.sets import glove, tweets
 from fedplus.data.sets.data_set import DataSet
 from fedplus.data.sets.sent140 import LICENCE, SOURCE
-from fedplus.data.split import Host
 
 
 def _read(path: Path) -> tuple[list[str], Host, Host]:

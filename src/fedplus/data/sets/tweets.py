@@ -4,11 +4,11 @@ import re
 
 import numpy as np
 
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.info import Info
 from fedplus.data.partition import by_column
 from fedplus.data.sets import glove
-from fedplus.data.split import Host
 
 TOKEN = re.compile(r"[\w']+|[.,!?;]")
 PADDING, UNKNOWN = 0, 1

@@ -1,4 +1,4 @@
-"""Which method: the same settings for the server and for every party.
+"""Which method; the server tells the parties.
 
 ``fp.presets`` has the others: fedavg_plus, fedcomed_plus, fedavg, rfa, coordinate_median, fedprox, ...
 """
@@ -8,4 +8,8 @@ import fedplus as fp
 ETA = 0.1
 """The learning rate of a party's steps."""
 LABEL = "FedGeoMed+"
-METHOD = fp.presets.fedgeomed_plus(eta=ETA, sigma=0.5, delta=0.3)
+
+
+def method() -> "fp.FedPlus":
+    """Its settings."""
+    return fp.presets.fedgeomed_plus(eta=ETA, sigma=0.5, delta=0.3)

@@ -9,7 +9,6 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedapp.data import held
-from fedapp.method import METHOD
 from fedapp.model import judged, trained
 
 app = ClientApp()
@@ -22,7 +21,7 @@ def train(message: Message, context: Context) -> Message:
     ``flower-supernode --node-config "partition-id=0 num-partitions=3 steps=50 seconds=30.0"``
     """
     node: Mapping[str, Any] = context.node_config
-    party = Party(METHOD, message, context)
+    party = Party(message, context)
     data = held(node)
     work = party.work(node.get("steps", context.run_config["steps"]), node.get("seconds"))
     rng = np.random.default_rng([int(node["partition-id"]), party.round])

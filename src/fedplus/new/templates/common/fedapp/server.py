@@ -8,7 +8,7 @@ from fedplus.flower import FedPlus, state_folder
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedapp.method import LABEL, METHOD
+from fedapp.method import LABEL, method
 from fedapp.model import first
 
 app = ServerApp()
@@ -17,7 +17,7 @@ app = ServerApp()
 def trained(grid: Grid, config: Mapping[str, Any], folder: Path) -> FedPlus:
     """Train, or go on from what the folder holds."""
     strategy = FedPlus(
-        METHOD, rounds=config["rounds"], cohort=config["cohort"] or None, least=config["least"],
+        method(), rounds=config["rounds"], cohort=config["cohort"] or None, least=config["least"],
         deadline=config["deadline"], patience=config["patience"], folder=folder, label=LABEL,
     )  # fmt: skip
     strategy.run(grid, first())

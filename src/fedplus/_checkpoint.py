@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from fedplus._check import SettingError
+from fedplus._types import Host
 from fedplus._write import write_atomically
-from fedplus.data.split import Host
 
 FORMAT = "fedplus-checkpoint-1"
 KEEP = 2
@@ -114,21 +113,6 @@ def require_same(checkpoint: Checkpoint, settings: Mapping[str, Any], path: Path
                 f"{path} is of another run: its {name} is {was}, this run's is {wanted}. "
                 "Resume with the same settings, or give another folder."
             )
-
-
-def to_arrays(tree: Any, prefix: str) -> dict[str, Host]:
-    """A pytree's leaves by name."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {f"{prefix}/{_name(path)}": np.asarray(leaf) for path, leaf in leaves}
-
-
-def from_arrays(like: Any, arrays: Mapping[str, Host], prefix: str) -> Any:
-    """The pytree again, shaped as ``like``."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: arrays[f"{prefix}/{_name(path)}"], like)
-
-
-def _name(path: tuple[Any, ...]) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def _digest(arrays: Mapping[str, Host]) -> str:

@@ -1,0 +1,67 @@
+"""All that ``import fedplus as fp`` offers as ``fp.``; read when the first of it is asked for."""
+
+from fedplus import baselines, methods, models, presets
+from fedplus._check import SettingError
+from fedplus._types import settings
+from fedplus.aggregation import (
+    Aggregate,
+    CentredClipping,
+    CoordinateMedian,
+    GeometricMedian,
+    Krum,
+    Mean,
+    Moreau,
+    NormClipping,
+    Recursion,
+    TrimmedMean,
+)
+from fedplus.algorithm import AbstractAlgorithm, FedPlus, Outcome, State
+from fedplus.data import Federation
+from fedplus.experiments.frames import read_run
+from fedplus.local import KappaWarning, LocalSolve
+from fedplus.objective import FixedPoint, Objective
+from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Custom, Quadratic, Zero
+from fedplus.simulation import Run, simulate, sweep, tune
+from fedplus.work import Work
+
+__all__ = [
+    "L1",
+    "L2",
+    "AbstractAlgorithm",
+    "AbstractPsi",
+    "Aggregate",
+    "Anchor",
+    "Blocks",
+    "CentredClipping",
+    "CoordinateMedian",
+    "Custom",
+    "FedPlus",
+    "Federation",
+    "FixedPoint",
+    "GeometricMedian",
+    "KappaWarning",
+    "Krum",
+    "LocalSolve",
+    "Mean",
+    "Moreau",
+    "NormClipping",
+    "Objective",
+    "Outcome",
+    "Quadratic",
+    "Recursion",
+    "Run",
+    "SettingError",
+    "State",
+    "TrimmedMean",
+    "Work",
+    "Zero",
+    "baselines",
+    "methods",
+    "models",
+    "presets",
+    "read_run",
+    "settings",
+    "simulate",
+    "sweep",
+    "tune",
+]  # fmt: skip

@@ -1,0 +1,113 @@
+"""What the server tells a party of its method: the same as Local-Solve, by NumPy and without JAX."""
+
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from deployed import zeros
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedplus as fp
+from fedplus.flower import Party
+from fedplus.flower.grid import identify
+from fedplus.flower.records import Shapes, to_record
+from fedplus.flower.rule import of_server, sent
+
+identify()
+LAYOUT = (("body/weight", 5), ("head", 3), ("body/bias", 2))
+DELTA = st.floats(1e-3, 3.0)
+SIMPLE = st.one_of(
+    st.just(fp.Zero()), st.just(fp.Anchor()), DELTA.map(fp.Quadratic), DELTA.map(fp.L2),
+    DELTA.map(fp.L1),
+)  # fmt: skip
+BLOCKS = st.tuples(SIMPLE, SIMPLE).map(
+    lambda two: fp.Blocks({"body/*": two[0], "*": two[1]}, LAYOUT)
+)
+BOX = fp.Custom(lambda x: jnp.sum(0 * x), lambda x: jnp.clip(x, -0.1, 0.1))
+
+
+def message(method, **more):
+    told = {**sent(method.local), "server-round": 1, "fedplus-federation": "f", **more}
+    half = {name: array + 0.5 for name, array in zeros().items()}
+    content = RecordDict({"arrays": to_record(half), "config": ConfigRecord(told)})
+    return Message(content, 1, MessageType.TRAIN)
+
+
+def context():
+    return Context(1, 1, {"partition-id": 0}, RecordDict(), {})
+
+
+@given(
+    st.one_of(SIMPLE, BLOCKS), st.floats(0.01, 1), st.floats(0.1, 1.0), st.floats(0, 1),
+    st.integers(0, 99),
+)  # fmt: skip
+def test_a_party_starts_and_is_pulled_as_in_local_solve(psi, eta, sigma, lam, seed):
+    local = fp.LocalSolve(psi, eta=eta, sigma=1 / eta * 0.05 * (1 + sigma), lam=lam)
+    w_k, w_global = np.random.default_rng(seed).normal(size=(2, 10)).astype(np.float32)
+    rule = of_server(sent(local), LAYOUT)
+    theta = local.psi.prox(jnp.asarray(w_k - w_global))
+    np.testing.assert_allclose(rule.anchor(w_k, w_global), w_global + theta, atol=2e-6)
+    np.testing.assert_allclose(rule.start(w_k, w_global), local.start(w_k, w_global), atol=2e-6)
+    assert rule.kappa == pytest.approx(float(local.kappa))
+    assert rule.eta == eta
+
+
+def test_a_party_does_without_jax(tmp_path):
+    """In a process of its own, as Flower starts one for every message."""
+    code = """
+import sys
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+import fedplus.sklearn
+from fedplus.flower import Party
+from fedplus.flower.records import to_record
+
+class Asked:
+    content = RecordDict({
+        "arrays": to_record({"w": np.ones(3, np.float32)}),
+        "config": ConfigRecord({
+            "server-round": 1, "fedplus-federation": "f", "fedplus-eta": 0.1, "fedplus-sigma": 0.5,
+            "fedplus-lam": 0.0, "fedplus-psi": '[["*", "L2", 0.1]]',
+        }),
+    })
+
+party = Party(Asked(), Context(1, 1, {}, RecordDict(), {}), sys.argv[1])
+assert party.pull(party.start)["w"].tolist() == [1, 1, 1]
+print([name for name in ("jax", "optax", "scipy", "sklearn", "pandas") if name in sys.modules])
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
+
+
+def test_a_psi_of_ones_own_is_given_to_the_party(tmp_path):
+    method = fp.FedPlus(fp.LocalSolve(BOX, eta=0.1, sigma=0.5))
+    assert "fedplus-psi" not in sent(method.local)
+    with pytest.raises(fp.SettingError, match=r"give the party the method.*Party\(\.\.\., method"):
+        Party(message(method), context(), tmp_path)
+    party = Party(message(method), context(), tmp_path, method=method)
+    party.reply({name: array + 2 for name, array in zeros().items()})
+    again = Party(message(method, **{"server-round": 2}), context(), tmp_path, method=method)
+    assert again.anchor["bias"][0] == pytest.approx(0.5 + 0.1)
+    with pytest.raises(fp.SettingError, match="method must be a FedPlus, got str"):
+        Party(message(method), context(), tmp_path, method="fedgeomed+")
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"fedplus-psi": '[["*", "L7", 0.1]]'}, "server's ψ must be one of Zero.*got 'L7'"),
+        ({"fedplus-psi": '[["*", "L2", -1]]'}, "server's δ must be"),
+        ({"fedplus-psi": '[["head", "L2", 1]]'}, "a pattern for every parameter"),
+        ({"fedplus-eta": -0.1}, "server's η must be a finite number > 0, got -0.1"),
+        ({"fedplus-lam": 2.0}, "server's λ must be"),
+    ],
+)
+def test_what_no_method_has(told, said):
+    config = {**sent(fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5).local), **told}
+    with pytest.raises(fp.SettingError, match=said):
+        of_server(config, Shapes.of(zeros()).layout)
