@@ -6,8 +6,9 @@
 Rounds: real processes on this machine with TLS and node keys, three parties that take one step. All
 contenders run in the same deployment (Flower's with a party that knows nothing of fedplus), one after
 the other, then in the other order, and so on; the median round counts, the first one (in which programs
-are compiled) apart. The server's own part of a round is also measured alone, in CPU time. Messages are measured as Flower serialises them. The
-server's memory is the peak of a process of its own, less what it held before its first round.
+are compiled) apart. The server's own part of a round is also measured alone, in CPU time.
+Messages are measured as Flower serialises them. The server's memory is the peak of a process of its
+own, less what it held before its first round.
 """
 
 import argparse
