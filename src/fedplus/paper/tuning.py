@@ -100,6 +100,16 @@ def with_chosen(spec: Spec, chosen: Mapping[str, Mapping[str, Any]], by: str = T
     return spec.model_copy(update={"methods": methods, "title": title, "train": train})
 
 
+def chosen_specs(asked: Asked, specs: Mapping[str, Spec], by: str = TABLE2) -> dict[str, Spec]:
+    """Those with a method that has been tuned, each with what was chosen, by the same names."""
+    chosen = {name: chosen_for(asked, name) for name in specs}
+    return {
+        name: with_chosen(one, chosen[name], by)
+        for name, one in specs.items()
+        if any(key_of(method) in chosen[name] for method in one.methods)
+    }
+
+
 def rounds_of(spec: Spec, by: str = TABLE2) -> int:
     """How long candidates are trained, and what is chosen: settings are chosen for that length."""
     stated = spec.train.rounds or 1
@@ -148,7 +158,7 @@ def _tune(place: str, toml: str, number: int, by: str, quick: bool) -> None:
     federation = federation_of(data, source)
     model = model_of(spec.model, federation, source)
     given = arguments_of(spec, source)
-    how = {k: given[k] for k in ("cohort", "steps", "batch_size") if k in given}
+    how = {k: given[k] for k in ("cohort", "steps", "epochs", "batch_size") if k in given}
     grid = grid_of(key_of(of), of.settings, by)
     fixed = {k: [v] for k, v in of.settings.items() if k not in grid}
     with warnings.catch_warnings():
