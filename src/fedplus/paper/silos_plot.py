@@ -10,8 +10,8 @@ from fedplus.paper.results import read_csv
 from fedplus.paper.silos_text import TITLES
 
 BY_SIZE = ("fedavg", "fedgeomed+")
-LINEAR = 10.0
-"""Gains beyond are drawn on a logarithmic scale."""
+LINEAR, WIDE = 10.0, 50.0
+"""Where some gain is wider than the second, those beyond the first are on a logarithmic scale."""
 
 
 def draw(results: Path) -> Mapping[str, Any]:
@@ -31,11 +31,12 @@ def draw(results: Path) -> Mapping[str, Any]:
         _sizes(below, mine)
         above.set_title(TITLES[data])
         error = mine[0]["better"] == "lower"
-        above.set_ylabel("gain, % of the error alone" if error else "gain, points of accuracy")
         for axis in (above, below):
             axis.axhline(0, color="black", linewidth=0.8)
-            axis.set_yscale("symlog", linthresh=LINEAR)
-            axis.yaxis.set_major_formatter("{x:g}")
+            if max(abs(one["gain"]) for one in mine) > WIDE:
+                axis.set_yscale("symlog", linthresh=LINEAR)
+                axis.yaxis.set_major_formatter("{x:g}")
+            axis.set_ylabel("gain, % of the error alone" if error else "gain, points of accuracy")
     handles: dict[str, Any] = {}
     for axis in axes[0]:
         handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
@@ -50,7 +51,7 @@ def _sorted(axis: Any, records: list[dict[str, Any]]) -> None:
         few = marker(method) if len(gains) < 10 else None
         at = [100 * (i + 0.5) / len(gains) for i in range(len(gains))]
         axis.plot(at, gains, color=colour(method), label=LABELS[method], marker=few, linewidth=1.3)
-    axis.set_xlabel("share of the parties, %, from who gains least")
+    axis.set_xlabel("share of the parties, %")
 
 
 def _sizes(axis: Any, records: list[dict[str, Any]]) -> None:
