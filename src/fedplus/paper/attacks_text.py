@@ -13,7 +13,9 @@ TITLES = {
     "sign_flip": "sign flip, × 3", "scaling": "scaling, × 10", "gaussian": "Gaussian noise, s.d. 1",
     "a_little_is_enough": "a little is enough, z = 1.5", "inner_product": "inner product, ε = 2",
 }  # fmt: skip
-PICTURE = "![Accuracy of honest parties over the share that attacks, five attacks](paper/attacks.png)"
+PICTURE = (
+    "![Accuracy of honest parties over the share that attacks, five attacks](paper/attacks.png)"
+)
 
 
 def blocks(results: Path) -> Mapping[str, str]:

@@ -27,7 +27,7 @@ PARTS = {"head/*": "head", "*": "rest"}
 
 def specs_of(asked: Asked) -> dict[str, Spec]:
     """A federation each; of a quick try the first."""
-    large = asked.device == "gpu" or (asked.only != "" and asked.only.startswith(LARGE[:-2]))
+    large = asked.device == "gpu" or "sent140" in asked.only
     listed = [one for one in names(PREFIX) if asked.only in one and (large or one != LARGE)]
     if asked.quick:
         listed = listed[:1]

@@ -20,7 +20,9 @@ NAMES = {
     "zero": "zero (alone)", "quadratic": "quadratic (FedAvg+)", "l2": "L2 (FedGeoMed+)",
     "l1": "L1 (FedCoMed+)",
 }  # fmt: skip
-PICTURE = "![Validation accuracy by the ψ of two parts of a model, and test accuracy](paper/layers.png)"
+PICTURE = (
+    "![Validation accuracy by the ψ of two parts of a model, and test accuracy](paper/layers.png)"
+)
 
 
 def blocks(results: Path) -> Mapping[str, str]:
