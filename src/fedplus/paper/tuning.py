@@ -1,7 +1,7 @@
 """Every method tuned alike: as many candidates, the same rounds, judged on validation samples.
 
-A study's grid is a TOML file beside this one. Table 2's is ``tuning.toml``, which is taken where no other
-is named. Most of a grid is in multiples of what the specification states.
+A study's grid is a TOML file beside this one. Table 2's is ``tuning.toml``, taken where no other is
+named. Most of a grid is in multiples of what the specification states.
 """
 
 import inspect
