@@ -42,9 +42,9 @@ def blocks(results: Path) -> Mapping[str, str]:
 
 def surely(record: Record) -> int:
     """+1 for a party whose gain over the seeds leaves 0 out, −1 for a loss, else 0."""
-    if record["half_width"] is None:
+    if record["half_width"] is None or abs(record["gain"]) <= record["half_width"]:
         return 0
-    return int(np.sign(record["gain"])) * (abs(record["gain"]) > record["half_width"])
+    return 1 if record["gain"] > 0 else -1
 
 
 def halves(records: Sequence[Record]) -> tuple[float, float]:
