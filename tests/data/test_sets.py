@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fedplus as fp
+from fedplus._check import SettingError
 from fedplus.data import SETS, load
 from fedplus.data.card import counts
 from fedplus.data.sets import portfolio
@@ -237,6 +238,13 @@ def test_mnist_writers_are_disjoint_and_as_many_as_qmnist_says():
     made = load("mnist-writers")
     assert made.parties == 834
     assert (made.train.size + made.test.size).min() >= 10
+    some, again = (load("mnist-writers", parties=30, seed=seed) for seed in (0, 1))
+    assert some.parties == 30
+    assert some.names == again.names
+    sizes = dict(zip(made.names, made.train.size + made.test.size, strict=True))
+    assert [sizes[name] for name in some.names] == (some.train.size + some.test.size).tolist()
+    with pytest.raises(SettingError, match="from 1 to 834"):
+        load("mnist-writers", parties=835)
 
 
 @pytest.mark.usefixtures("real_data")

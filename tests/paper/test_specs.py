@@ -74,7 +74,7 @@ def test_published_toml_says_the_same_of_the_settings(name):
     assert best.settings == {"eta": own["eta"], "sigma": own["sigma"], "delta": told["delta"]}
 
 
-OF_FILES = ("mnist", "failure")  # Their data may not be here.
+OF_FILES = ("mnist", "failure", "silos", "sent140")  # Their data may not be here.
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,13 @@ def test_specifications_build(name):
     """Data, model and methods fit together."""
     small = {"data.features": 30} if name == "table2-synthetic-regression" else {}
     ready = prepared(spec(name, small), 0)
+    assert len(ready.methods) == len(ready.spec.methods)
+
+
+@pytest.mark.usefixtures("real_data")
+@pytest.mark.parametrize("name", [*names("silos-"), "layers-sent140"])
+def test_specifications_of_real_silos_build(name):
+    ready = prepared(spec(name), 0)
     assert len(ready.methods) == len(ready.spec.methods)
 
 

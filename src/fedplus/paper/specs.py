@@ -31,11 +31,11 @@ def spec(name: str, settings: Mapping[str, Any] | None = None, seeds: Any = None
     return asked(str(path_of(name)), settings=settings, seeds=seeds)[0]
 
 
-def wanted(of: Spec, what: Asked) -> Spec:
-    """The specification with the methods that ``--methods`` leaves."""
+def wanted(of: Spec, what: Asked, always: str = "") -> Spec:
+    """The specification with the methods that ``--methods`` leaves, and one that is always there."""
     if not what.methods:
         return of
-    kept = [one for one in of.methods if one.name in what.methods]
+    kept = [one for one in of.methods if one.name in (*what.methods, always)]
     there = ", ".join(dict.fromkeys(one.name for one in of.methods))
     require(bool(kept), "--methods", ", ".join(what.methods), f"one or more of: {there}")
     return of.model_copy(update={"methods": kept})

@@ -1,6 +1,16 @@
 """All studies by name: a new one is a module and a line here."""
 
-from fedplus.paper import figure1, figure2, figure3, sensitivity, table2, theory
+from fedplus.paper import (
+    attacks,
+    figure1,
+    figure2,
+    figure3,
+    layers,
+    sensitivity,
+    silos,
+    table2,
+    theory,
+)
 from fedplus.paper.study import Study
 
 STUDIES: dict[str, Study] = {
@@ -12,5 +22,8 @@ STUDIES: dict[str, Study] = {
         figure3.STUDY,
         sensitivity.STUDY,
         theory.STUDY,
+        layers.STUDY,
+        attacks.STUDY,
+        silos.STUDY,
     )
 }

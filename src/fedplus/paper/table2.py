@@ -45,12 +45,7 @@ def train(asked: Asked) -> None:
 
 def tuned_specs(asked: Asked, specs: Mapping[str, Spec]) -> dict[str, Spec]:
     """The same with the settings that were chosen, for the methods that have been tuned."""
-    chosen = {name: tuning.chosen_for(asked, name) for name in specs}
-    return {
-        f"{name}-tuned": tuning.with_chosen(one, chosen[name])
-        for name, one in specs.items()
-        if any(method.name in chosen[name] for method in one.methods)
-    }
+    return {f"{name}-tuned": one for name, one in tuning.chosen_specs(asked, specs).items()}
 
 
 def collect(asked: Asked) -> Files:

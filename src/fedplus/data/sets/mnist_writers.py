@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedplus._check import require, require_whole
 from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.files import File, Source, obtain
@@ -58,10 +59,25 @@ WRITERS = (
 
 
 def make(
-    *, seed: int, least: int = 10, test_share: float = 0.2, validation_share: float = 0.0
-) -> Federation:
-    """A party a writer, named by NIST's number; those with fewer than ``least`` images are left out."""
+    *, seed: int, parties: int | None = None, least: int = 10, test_share: float = 0.2,
+    validation_share: float = 0.0,
+) -> Federation:  # fmt: skip
+    """A party a writer, named by NIST's number; those with fewer than ``least`` images are left out.
+
+    With ``parties`` so many of them, the same for every seed, evenly spread over the numbers.
+    """
     (x, y), writer = images(), obtain(WRITERS)
+    if parties is not None:
+        require_whole("mnist-writers' parties", parties)
+        number, count = np.unique(writer, return_counts=True)
+        enough = number[count >= least]
+        require(
+            1 <= parties <= len(enough), "mnist-writers' parties", parties,
+            f"from 1 to {len(enough)}: writers with {least} images or more",
+        )  # fmt: skip
+        spread = np.linspace(0, len(enough) - 1, parties).round().astype(int)
+        kept = np.isin(writer, enough[spread])
+        x, y, writer = x[kept], y[kept], writer[kept]
     federation = Federation.from_partition(
         standardised(x), y, by_column(writer), seed=seed, least=least, small="drop",
         test_share=test_share, validation_share=validation_share,

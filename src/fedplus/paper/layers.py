@@ -1,0 +1,96 @@
+"""Layer-specific ψ, the paper's outlook: which layers want which ψ and δ, against one ψ for all."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedplus.experiments.spec import Spec, to_toml
+from fedplus.paper import layers_text, tuning
+from fedplus.paper.results import csv_of, json_of
+from fedplus.paper.specs import names, spec, wanted
+from fedplus.paper.study import Asked, Files, Study
+from fedplus.paper.training import runs_of, trained
+from fedplus.report.formats import as_records
+from fedplus.report.tables import table_of
+
+PREFIX = "layers-"
+BY = "tuning-layers"
+LARGE = "layers-sent140"
+"""For a GPU: elsewhere it has to be asked for by name."""
+MOST_SEEDS = 3
+QUICK = {"train.rounds": 10, "train.evaluate_every": 10}
+QUICKLY = ("local", "fedgeomed+", "hybrid")
+KEPT = ("seeds", "mean", "mean_std", "the_others", "outliers", "worst_party", "p", "best", "note")
+PARTS = {"head/*": "head", "*": "rest"}
+"""Patterns of the grid and what they are called in the files."""
+
+
+def specs_of(asked: Asked) -> dict[str, Spec]:
+    """A federation each; of a quick try the first."""
+    large = asked.device == "gpu" or "sent140" in asked.only
+    listed = [one for one in names(PREFIX) if asked.only in one and (large or one != LARGE)]
+    if asked.quick:
+        listed = listed[:1]
+        asked = asked._replace(methods=asked.methods or QUICKLY)
+    quick, seeds = (QUICK if asked.quick else {}), asked.seeds[:MOST_SEEDS]
+    return {name: wanted(spec(name, quick, seeds), asked) for name in listed}
+
+
+def train(asked: Asked) -> None:
+    """Tune, the hybrid over all pairs of ψ; then train what was chosen."""
+    specs = specs_of(asked)
+    tuning.tuned(asked, specs, BY)
+    trained(asked, tuning.chosen_specs(asked, specs, BY))
+
+
+def collect(asked: Asked) -> Files:
+    """``layers.csv``: a row a federation and method; the hybrid's trials; what was chosen."""
+    specs = specs_of(asked)
+    tuned = tuning.chosen_specs(asked, specs, BY)
+    rows: list[dict[str, Any]] = []
+    for name, one in tuned.items():
+        runs = runs_of(one, asked.folder / name)
+        rows += [
+            {
+                "data": name.removeprefix(PREFIX), "method": record["method"] or "majority",
+                "label": record["label"], **{key: record.get(key) for key in KEPT},
+            }
+            for record in (as_records(table_of(runs)) if runs else [])
+        ]  # fmt: skip
+    if not rows:
+        return {}
+    told = tuning.told(asked, specs)
+    files = {f"{name}-tuned.toml": to_toml(one) for name, one in tuned.items()}
+    if trials := [row for name, of in told.items() for row in trials_of(name, of)]:
+        files["layers-trials.csv"] = csv_of(trials)
+    short = {
+        name: {key: {**one, "trials": len(one["trials"])} for key, one in of.items()}
+        for name, of in told.items()
+    }
+    return files | {"layers.csv": csv_of(rows), "layers-tuning.json": json_of(short)}
+
+
+def trials_of(name: str, told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row a trial of the hybrid: ψ and δ of each part, and how it did on validation samples."""
+    rows = []
+    for trial in told.get("hybrid", {"trials": []})["trials"]:
+        row: dict[str, Any] = {"data": name.removeprefix(PREFIX)}
+        for pattern, part in PARTS.items():
+            psi = trial["settings"]["parts"][pattern]
+            row |= {f"{part}_psi": psi["psi"], f"{part}_delta": psi.get("delta")}
+        rest = {key: trial["settings"][key] for key in ("eta", "sigma")}
+        rows.append(row | rest | {"validation": trial["mean"]})
+    return rows
+
+
+def draw(results: Path) -> Mapping[str, Any]:
+    """A map of ψ by ψ, and what the choice is worth on test samples."""
+    from fedplus.paper import layers_plot
+
+    return layers_plot.draw(results)
+
+
+STUDY = Study(
+    "layers", "a ψ and δ for each layer, found on validation samples, against one for all",
+    train, collect, draw, layers_text.blocks,
+)  # fmt: skip

@@ -1,0 +1,96 @@
+"""The study of layers in Markdown: what a ψ a layer is worth, and which layers want which."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedplus.paper.results import read_csv, read_json
+from fedplus.paper.settings_text import chosen_table, psi_of
+from fedplus.report.formats import piped
+
+Record = Mapping[str, Any]
+TITLES = {
+    "negatives": "three of ten parties hold negatives", "noise": "two noisy classes a party",
+    "sent140": "tweets, an LSTM",
+}  # fmt: skip
+PSIS = ("zero", "quadratic", "l2", "l1")
+PARTS = ("rest", "head")
+"""From input to output."""
+NAMES = {
+    "zero": "zero (alone)", "quadratic": "quadratic (FedAvg+)", "l2": "L2 (FedGeoMed+)",
+    "l1": "L1 (FedCoMed+)",
+}  # fmt: skip
+PICTURE = (
+    "![Validation accuracy by the ψ of two parts of a model, and test accuracy](paper/layers.png)"
+)
+
+
+def blocks(results: Path) -> Mapping[str, str]:
+    """Test samples; then what each part wants, on validation samples; and what was chosen."""
+    if not (results / "layers.csv").exists():
+        return {}
+    records = read_csv(results / "layers.csv")
+    made = {
+        "layers": f"{PICTURE}\n\n{_answer(records)}",
+        "layers-settings": chosen_table(read_json(results / "layers-tuning.json"), "layers-"),
+    }
+    if (results / "layers-trials.csv").exists():
+        made["layers-psi"] = _wants(read_csv(results / "layers-trials.csv"))
+    return made
+
+
+def best_by(trials: Sequence[Record], **given: str) -> Record | None:
+    """The best trial with such a ψ at such a part, e.g. ``head="l1"``; None where none trained."""
+    mine = [
+        one
+        for one in trials
+        if one["validation"] is not None and all(one[f"{p}_psi"] == v for p, v in given.items())
+    ]
+    return max(mine, key=lambda one: float(one["validation"]), default=None)
+
+
+def _answer(records: Sequence[Record]) -> str:
+    rows = []
+    for data in dict.fromkeys(one["data"] for one in records):
+        mine = [one for one in records if one["data"] == data]
+        split = any(one["outliers"] is not None for one in mine)
+        for one in mine:
+            others, unlike = (_percent(one[key]) for key in ("the_others", "outliers"))
+            apart = [others, unlike] if split else ["–", "–"]
+            bold = "**" if one["best"] == "True" else ""
+            spread = "" if one["mean_std"] is None else f" ± {100 * one['mean_std']:.1f}"
+            p = "–" if one["p"] is None else f"{one['p']:.2f}"
+            rows.append([
+                TITLES[data], one["label"], f"{bold}{_percent(one['mean'])}{spread}{bold}",
+                *apart, _percent(one["worst_party"]), p,
+            ])  # fmt: skip
+    headings = ["", "method", "test accuracy", "the others", "outliers", "worst party",
+                "p against the best"]  # fmt: skip
+    return piped(headings, rows)
+
+
+def _wants(trials: Sequence[Record]) -> str:
+    """A part's best with each ψ, whatever the other part has."""
+    rows = []
+    for data in dict.fromkeys(one["data"] for one in trials):
+        mine = [one for one in trials if one["data"] == data]
+        for part in PARTS:
+            found = [best_by(mine, **{part: psi}) for psi in PSIS]
+            name = "head" if part == "head" else "the layers before"
+            rows.append([TITLES[data], name, *(_cell(one, part) for one in found)])
+    return piped(["", "part", *NAMES.values()], rows)
+
+
+def _cell(one: Record | None, part: str) -> str:
+    if one is None:
+        return "–"
+    other = "head" if part == "rest" else "rest"
+    mine = "" if one[f"{part}_delta"] is None else f"δ = {one[f'{part}_delta']:g}, "
+    psi = {"psi": one[f"{other}_psi"]}
+    delta = one[f"{other}_delta"]
+    there = psi_of(psi if delta is None else psi | {"delta": delta})
+    return f"{100 * one['validation']:.1f} ({mine}other: {there})"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"

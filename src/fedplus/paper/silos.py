@@ -1,0 +1,116 @@
+"""Real silos: who gains from joining the federation, compared with staying alone."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedplus.experiments.folder import RunFolder
+from fedplus.experiments.spec import Spec, to_toml
+from fedplus.paper import silos_text, tuning
+from fedplus.paper.results import csv_of, json_of
+from fedplus.paper.specs import names, spec, wanted
+from fedplus.paper.study import Asked, Files, Study
+from fedplus.paper.training import runs_of, trained
+
+PREFIX = "silos-"
+BY = "tuning-silos"
+QUICK = {"train.rounds": 5, "train.evaluate_every": 5}
+QUICKLY = ("local", "fedavg", "fedgeomed+")
+"""Methods of a quick try, on the two smallest federations: compiling takes most of its time."""
+SMALL = ("silos-hospitals", "silos-patients")
+LEVEL = 0.95
+"""Of the interval over seeds that a party's gain has to leave 0 out of."""
+
+
+def specs_of(asked: Asked) -> dict[str, Spec]:
+    """A federation each; without local training there is nothing to compare with."""
+    listed = [name for name in names(PREFIX) if asked.only in name]
+    if asked.quick:
+        listed = [name for name in listed if name in SMALL]
+        asked = asked._replace(methods=asked.methods or QUICKLY)
+    quick = QUICK if asked.quick else {}
+    return {name: wanted(spec(name, quick, asked.seeds), asked, "local") for name in listed}
+
+
+def train(asked: Asked) -> None:
+    """Tune, local training as well; then train what was chosen."""
+    specs = specs_of(asked)
+    tuning.tuned(asked, specs, BY)
+    trained(asked, tuning.chosen_specs(asked, specs, BY))
+
+
+def collect(asked: Asked) -> Files:
+    """``silos.csv``: a row a federation, method and party; and what was chosen."""
+    specs = specs_of(asked)
+    tuned = tuning.chosen_specs(asked, specs, BY)
+    rows = [
+        {"data": name.removeprefix(PREFIX), **row}
+        for name, one in tuned.items()
+        for row in rows_of(runs_of(one, asked.folder / name))
+    ]
+    if not rows:
+        return {}
+    files = {f"{name}-tuned.toml": to_toml(one) for name, one in tuned.items()}
+    told = json_of(tuning.told(asked, specs))
+    return files | {"silos.csv": csv_of(rows), "silos-tuning.json": told}
+
+
+def rows_of(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
+    """Of every method but local training and every party: score, gain over local, what is sure.
+
+    A gain is the difference under one seed, with the same split and as many steps: of accuracies in
+    points, of squared errors in % of the error alone; + is better.
+    """
+    scores: dict[str, dict[int, np.ndarray[Any, Any]]] = {}
+    for run in runs:
+        if run.status["state"] == "finished":
+            last = np.array(run.lines[-1]["personal_score"], float)
+            scores.setdefault(run.status["method"], {})[run.status["seed"]] = last
+    alone = scores.pop("local", {})
+    if not runs or not alone:
+        return []
+    parties, higher = runs[0].parties, runs[0].status["better"] == "higher"
+    rows = []
+    for method, by_seed in scores.items():
+        seeds = sorted(by_seed.keys() & alone.keys())
+        if not seeds:
+            continue
+        mine, own = (np.stack([of[seed] for seed in seeds]) for of in (by_seed, alone))
+        gains = 100 * (mine - own if higher else 1 - mine / own)
+        half = half_width(gains)
+        rows += [
+            {
+                "method": method, "party": name, "samples": parties["train"][k],
+                "seeds": len(seeds), "better": runs[0].status["better"],
+                "alone": own[:, k].mean(), "score": mine[:, k].mean(),
+                "gain": gains[:, k].mean(), "half_width": None if half is None else half[k],
+            }
+            for k, name in enumerate(parties["names"])
+        ]  # fmt: skip
+    return rows
+
+
+def half_width(gains: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """(seeds, N) ↦ (N,): of Student's interval for the mean over seeds; None with one seed."""
+    from scipy.stats import t
+
+    count = len(gains)
+    if count < 2:
+        return None
+    wide: np.ndarray[Any, Any] = gains.std(axis=0, ddof=1) / np.sqrt(count)
+    return wide * float(t.ppf((1 + LEVEL) / 2, count - 1))
+
+
+def draw(results: Path) -> Mapping[str, Any]:
+    """Sorted gains, and gains by size."""
+    from fedplus.paper import silos_plot
+
+    return silos_plot.draw(results)
+
+
+STUDY = Study(
+    "silos", "who gains from joining: hospitals, patients, schools, writers",
+    train, collect, draw, silos_text.blocks,
+)  # fmt: skip

@@ -1,0 +1,75 @@
+"""The study of real silos in Markdown: how many parties gain, how many lose, by how much."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedplus.experiments.defaults import LABELS
+from fedplus.paper.results import read_csv, read_json
+from fedplus.paper.settings_text import chosen_table
+from fedplus.report.formats import piped
+
+Record = Mapping[str, Any]
+TITLES = {
+    "hospitals": "heart disease, 4 hospitals", "patients": "Parkinson's, 42 patients",
+    "schools": "exam scores, 139 schools", "writers": "MNIST, 150 writers",
+}  # fmt: skip
+PICTURE = "![Gain of each party over training alone, sorted, and by its samples](paper/silos.png)"
+
+
+def blocks(results: Path) -> Mapping[str, str]:
+    """The answer, and the settings that were chosen."""
+    if not (results / "silos.csv").exists():
+        return {}
+    records = read_csv(results / "silos.csv")
+    headings = ["", "method", "alone", "in the federation", "mean gain", "median gain",
+                "smaller half", "larger half", "gain for sure", "lose for sure",
+                "least gain of a party"]  # fmt: skip
+    rows = [
+        _row(TITLES[data], mine)
+        for data in dict.fromkeys(one["data"] for one in records)
+        for method in dict.fromkeys(one["method"] for one in records)
+        for mine in [[o for o in records if (o["data"], o["method"]) == (data, method)]]
+        if mine
+    ]
+    return {
+        "silos": f"{PICTURE}\n\n{piped(headings, rows)}",
+        "silos-settings": chosen_table(read_json(results / "silos-tuning.json"), "silos-"),
+    }
+
+
+def surely(record: Record) -> int:
+    """+1 for a party whose gain over the seeds leaves 0 out, −1 for a loss, else 0."""
+    if record["half_width"] is None or abs(record["gain"]) <= record["half_width"]:
+        return 0
+    return 1 if record["gain"] > 0 else -1
+
+
+def halves(records: Sequence[Record]) -> tuple[float, float]:
+    """Mean gain of the half with fewer training samples, and of the others."""
+    ordered = sorted(records, key=lambda one: one["samples"])
+    cut = len(ordered) // 2
+    small, large = (np.mean([one["gain"] for one in o]) for o in (ordered[:cut], ordered[cut:]))
+    return float(small), float(large)
+
+
+def _row(title: str, records: Sequence[Record]) -> list[str]:
+    gains = np.array([one["gain"] for one in records])
+    factor = 100.0 if records[0]["better"] == "higher" else 1.0
+    alone, score = (factor * np.mean([o[key] for o in records]) for key in ("alone", "score"))
+    sure = [surely(one) for one in records]
+    unit = "" if records[0]["better"] == "higher" else "%"
+    least = min(records, key=lambda one: one["gain"])
+    told = [float(gains.mean()), float(np.median(gains)), *halves(records)]
+    return [
+        title, LABELS[records[0]["method"]], f"{alone:.1f}", f"{score:.1f}",
+        *(_signed(one, unit) for one in told),
+        f"{sure.count(1)} of {len(sure)}", f"{sure.count(-1)} of {len(sure)}",
+        _signed(least["gain"], unit),
+    ]  # fmt: skip
+
+
+def _signed(value: float, unit: str) -> str:
+    return f"{value:+.1f}{unit}".replace("-", "−")

@@ -1,0 +1,75 @@
+"""Layers: the hybrid's trials read part by part; a quick try from beginning to end."""
+
+import json
+
+import pytest
+
+from command import fedplus
+from fedplus.paper import layers, layers_text, tuning
+from fedplus.paper.results import read_csv
+from fedplus.paper.specs import names, spec
+from fedplus.paper.study import Asked
+
+TRIALS = [
+    {"head_psi": head, "head_delta": None, "rest_psi": rest, "rest_delta": 0.1, "validation": v}
+    for head, rest, v in (
+        ("zero", "l2", 0.8), ("l1", "l2", 0.9), ("l1", "quadratic", 0.85), ("l2", "l2", None),
+    )
+]  # fmt: skip
+
+
+def test_the_best_trial_of_a_part_is_found_whatever_the_other_has():
+    assert layers_text.best_by(TRIALS, head="l1")["validation"] == 0.9
+    assert layers_text.best_by(TRIALS, rest="l2")["head_psi"] == "l1"
+    assert layers_text.best_by(TRIALS, head="l1", rest="quadratic")["validation"] == 0.85
+    assert layers_text.best_by(TRIALS, head="l2") is None  # All diverged.
+
+
+def test_every_pair_of_psi_is_tried_with_every_delta():
+    grid = tuning.grid_of("hybrid", {"eta": 0.1, "sigma": 1.0}, layers.BY)
+    parts = grid["parts"]
+    assert len(parts) == 7 * 7
+    assert len(parts) * len(grid["eta"]) * len(grid["sigma"]) == tuning.candidates_of(
+        "hybrid", layers.BY
+    )
+    pairs = {(one["head/*"]["psi"], one["*"]["psi"]) for one in parts}
+    assert len(pairs) == 16
+    assert {tuple(one) for one in parts} == {tuple(layers.PARTS)}  # The first match wins.
+
+
+def test_the_lstm_waits_for_a_gpu_or_to_be_asked_for(tmp_path):
+    def listed(**more):
+        return set(layers.specs_of(Asked(tmp_path, **more)))
+
+    every = set(names("layers-"))
+    assert listed() == listed(only="layers-") == every - {layers.LARGE}
+    assert listed(device="gpu") == every
+    assert listed(only="layers-sent140") == listed(only="sent140") == {layers.LARGE}
+
+
+def test_what_is_said_of_the_large_one_is_in_its_specification():
+    one = spec(layers.LARGE)
+    assert (one.data.name, one.model.name) == ("sent140-standin", "lstm")
+
+
+def test_layers_from_beginning_to_end(tmp_path):
+    fedplus(
+        "paper", "layers", "--quick", "--jobs", "1", "--methods", "hybrid",
+        "--out", tmp_path, "--results", tmp_path / "kept",
+    )  # fmt: skip
+    kept = tmp_path / "kept"
+    trials = read_csv(kept / "layers-trials.csv")
+    assert len(trials) == tuning.QUICK
+    chosen = json.loads((kept / "layers-tuning.json").read_text())["layers-negatives"]["hybrid"]
+    best = max(trials, key=lambda one: one["validation"])
+    assert chosen["score"] == pytest.approx(best["validation"])
+    for pattern, part in layers.PARTS.items():
+        assert chosen["settings"]["parts"][pattern]["psi"] == best[f"{part}_psi"]
+        assert chosen["settings"]["parts"][pattern].get("delta") == best[f"{part}_delta"]
+    run = tmp_path / "quick/layers/layers-negatives/hybrid-fed+-0"
+    lines = (run / "rounds.jsonl").read_text().splitlines()
+    scores = json.loads(lines[-1])["personal_score"]
+    (row,) = [one for one in read_csv(kept / "layers.csv") if one["method"] == "hybrid"]
+    assert row["mean"] == pytest.approx(sum(scores) / 10, rel=1e-4)
+    assert row["outliers"] == pytest.approx(sum(scores[7:]) / 3, rel=1e-4)
+    assert (kept / "layers.svg").stat().st_size > 0
