@@ -201,9 +201,7 @@ class Federation(NamedTuple):
         names = self.names[:parties]
         outliers = tuple(name for name in self.info.outliers if name in names)
         info = dataclasses.replace(self.info, outliers=outliers)
-        return self._replace(
-            train=train, test=test, validation=validation, names=names, info=info
-        )
+        return self._replace(train=train, test=test, validation=validation, names=names, info=info)
 
     def standardised(self) -> "Federation":
         """Inputs less their mean, over their standard deviation, both of all training samples."""

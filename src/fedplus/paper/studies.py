@@ -1,6 +1,6 @@
 """All studies by name: a new one is a module and a line here."""
 
-from fedplus.paper import figure1, figure2, figure3, sensitivity, table2, theory
+from fedplus.paper import figure1, figure2, figure3, figure4, scaling, sensitivity, table2, theory
 from fedplus.paper.study import Study
 
 STUDIES: dict[str, Study] = {
@@ -10,6 +10,8 @@ STUDIES: dict[str, Study] = {
         figure1.STUDY,
         figure2.STUDY,
         figure3.STUDY,
+        figure4.STUDY,
+        scaling.STUDY,
         sensitivity.STUDY,
         theory.STUDY,
     )

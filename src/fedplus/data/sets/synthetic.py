@@ -71,7 +71,8 @@ def make(
 
 def _mixed(own: float, mine: Host, common: Host) -> Host:
     """Of variance 1, a share of it one's own."""
-    return np.sqrt(own) * mine + np.sqrt(1 - own) * common
+    mixed: Host = np.sqrt(own) * mine + np.sqrt(1 - own) * common
+    return mixed
 
 
 SET = DataSet(
