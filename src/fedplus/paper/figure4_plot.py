@@ -12,8 +12,8 @@ from fedplus.paper.panels import Record, read
 from fedplus.paper.plot import colour, marker, pyplot
 
 ROWS = {
-    "own": "the model that the method gives a party\n(Fed+: its own w_k)",
-    "common": "the common model w̃\nfor everyone",
+    "own": "what a party uses (Fed+: w_k)",
+    "common": "w̃ for everyone",
 }
 
 
@@ -70,11 +70,13 @@ def _panel(axes: Any, records: Sequence[Record], kind: str) -> None:
         y = 100 * np.array([one[f"{kind}_pooled"] for one in mine])
         spread = 100 * np.array([one[f"{kind}_pooled_std"] or 0.0 for one in mine])
         style = {"color": colour(method), "label": mine[0]["label"]}
-        line = "-" if method in VARIANTS else "--"
+        line: Any = "-" if method in VARIANTS else "--"
+        if method == "local":  # Over the curves of Fed+, which often lie on it.
+            line = (0, (2, 4))
         axes.fill_between(x, y - spread, y + spread, color=style["color"], alpha=0.12, linewidth=0)
         every = max(1, len(x) // 5)
         start = list(VARIANTS).index(method) if method in VARIANTS else 0
         axes.plot(
-            x, y, line, marker=marker(method), markevery=(min(start, len(x) - 1), every),
-            linewidth=1.2, **style,
+            x, y, linestyle=line, linewidth=1.2, zorder=4 if method == "local" else 3, **style,
+            marker=marker(method), markevery=(min(start, len(x) - 1), every),
         )  # fmt: skip

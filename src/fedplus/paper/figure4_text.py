@@ -134,7 +134,8 @@ def verdict(leads: Sequence[float], whole: int) -> str:
         else "ahead, by less than claimed" if mean > 0
         else "not reproduced"
     )  # fmt: skip
-    some = "" if len(leads) == whole else f", with {len(leads)} of {whole} sets"
+    some = "" if len(leads) == whole else f", {whole - len(leads)} not tried"
+    told = told if len(leads) == whole else f"so far {told}"
     return f"{told} ({_signed(mean)} on average, ahead on {ahead} of {len(leads)}{some})"
 
 
