@@ -178,6 +178,41 @@ def test_synthetic_with_fedproxs_reading_is_nearly_single_class():
     assert abs(np.mean(majority) - 0.966) < 0.02
 
 
+def test_synthetic_with_one_model_for_all():
+    """own=0: one linear model labels every party's samples; own=0.5: none does."""
+    rng = np.random.default_rng((4, 5, 0))
+    bias, weight = np.split(rng.standard_normal((61, 10)), [1])
+    for own, right in ((0.0, 1.0), (0.5, 0.6)):
+        made = load("synthetic", seed=4, zeta=9.0, beta=0.0, own=own, centre=0.0)
+        agree = (made.train.x @ weight + bias).argmax(1) == made.train.y
+        assert agree.mean() > 0.999 if own == 0 else agree.mean() < right
+
+
+def test_synthetic_about_0_has_many_classes_a_party():
+    shared = {"zeta": 0.0, "beta": 0.0, "own": 0.5, "centre": 0.0}
+    for seed in range(3):
+        held = counts(load("synthetic", seed=seed, **shared))
+        share = held / held.sum(1, keepdims=True)
+        assert share.max(1).mean() < 0.4
+        assert (share > 0.05).sum(1).mean() > 5
+        assert (counts(load("synthetic", seed=seed)) > 0).sum(1).mean() < 3  # As the paper has it.
+
+
+def test_the_first_parties_keep_what_they_hold():
+    whole = load("digits-robust", parties=20, validation_share=0.2)
+    some = whole.first(19)
+    assert some.names == whole.names[:19]
+    assert some.info.outliers == ("18",)
+    for part in ("train", "test", "validation"):
+        for k in (0, 18):
+            for mine, theirs in zip(
+                getattr(some, part).party(k), getattr(whole, part).party(k), strict=True
+            ):
+                assert np.array_equal(mine, theirs)
+    with pytest.raises(fp.SettingError, match="first must be from 1 to 20"):
+        whole.first(21)
+
+
 def test_synthetic_sizes_and_inputs():
     sizes = np.concatenate([
         (f := load("synthetic", seed=s)).train.size + f.test.size for s in range(20)

@@ -94,7 +94,7 @@ def test_specifications_of_real_silos_build(name):
     assert len(ready.methods) == len(ready.spec.methods)
 
 
-@pytest.mark.parametrize("name", [name for name in names() if "mnist" in name])
+@pytest.mark.parametrize("name", [name for name in names("table2-") if "mnist" in name])
 def test_methods_of_mnist_build(name):
     import fedplus as fp
 

@@ -1,5 +1,6 @@
 """A federation: who the parties are, and what each of them holds."""
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Unpack
@@ -184,6 +185,24 @@ class Federation(NamedTuple):
         from fedplus.data.hugging_face import federation_of_dataset
 
         return federation_of_dataset(dataset, partition_by, x, y, split)
+
+    def first(self, parties: int) -> "Federation":
+        """The first so many parties, with all that they hold.
+
+        >>> import numpy as np
+        >>> whole = Federation.from_arrays([(np.ones((5, 1)), np.arange(5))] * 3)
+        >>> whole.first(2).names
+        ('0', '1')
+        """
+        most = self.parties
+        ok = isinstance(parties, int) and 1 <= parties <= most
+        require(ok, "first", parties, f"from 1 to {most}, the parties that there are")
+        validation = None if self.validation is None else self.validation.first(parties)
+        train, test = self.train.first(parties), self.test.first(parties)
+        names = self.names[:parties]
+        outliers = tuple(name for name in self.info.outliers if name in names)
+        info = dataclasses.replace(self.info, outliers=outliers)
+        return self._replace(train=train, test=test, validation=validation, names=names, info=info)
 
     def standardised(self) -> "Federation":
         """Inputs less their mean, over their standard deviation, both of all training samples."""

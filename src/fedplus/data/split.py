@@ -48,6 +48,10 @@ class Split(NamedTuple):
         rows = slice(int(self.start[k]), int(self.start[k]) + int(self.size[k]))
         return self.x[rows], self.y[rows]
 
+    def first(self, parties: int) -> "Split":
+        """Those of the first so many parties."""
+        return Split.of([self.party(k) for k in range(parties)])
+
     def owner(self) -> Host:
         """(n,): which party holds each sample."""
         return np.repeat(np.arange(len(self.size)), self.size)

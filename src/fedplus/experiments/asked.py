@@ -108,7 +108,7 @@ def _names(content: Mapping[str, Any], table: str) -> set[str]:
     if table == "data":
         named = content["data"].get("name")
         of_set = SETS[named].settings if named in SETS else OF_FILES - {"name"}
-        return {"standardise", *of_set}
+        return {"first", "standardise", *of_set}
     if table == "model":
         name = content.get("model", {}).get("name", "auto")
         return (

@@ -67,6 +67,7 @@ def federation_of(spec: Data, source: Source) -> Federation:
             made = data.load(spec.name, seed=spec.seed or 0, **spec.settings)
         else:
             made = _from_folder(spec)
+        made = made if spec.first is None else made.first(spec.first)
         made = made.standardised() if spec.standardise else made
         judged = getattr(made, spec.judged_on)
         require(

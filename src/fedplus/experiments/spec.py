@@ -54,6 +54,8 @@ class Data(_Open):
     folder: str | None = None
     seed: Seed | None = None
     """By default the run's own."""
+    first: Whole | None = None
+    """Only so many of its parties, from the first on; by default all."""
     standardise: bool = False
     judged_on: Literal["test", "validation", "train"] = "test"
     """Which samples the models are judged on."""

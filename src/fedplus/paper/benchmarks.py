@@ -1,0 +1,104 @@
+"""The federations of Figure 4 and of the scaling study: specifications, who trains what, and runs."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from fedplus.experiments.folder import CHECKPOINT, MODELS, RunFolder
+from fedplus.experiments.spec import Spec
+from fedplus.paper.specs import names, spec, wanted
+from fedplus.paper.study import Asked
+from fedplus.paper.training import runs_of, trained
+
+PREFIX = "figure4-"
+ON_GPU = "sent140"
+"""A CPU would take hours for its LSTM."""
+MOST_SEEDS = 3
+SERVERS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "dropped": (("fedavg",), {"weights": "size", "drop": True}),
+    "by-size": (("fedprox", "rfa"), {"weights": "size"}),
+}
+"""Methods whose authors have another server than Algorithm 1: parties count by their samples, and in
+FedProx's comparison FedAvg drops stragglers. The others take every reply, and all count the same."""
+QUICK: dict[str, dict[str, Any]] = {"sent140": {"model.hidden": 16}}
+
+
+def shared(asked: Asked) -> Asked:
+    """The same with the folder that both studies have together."""
+    return asked._replace(folder=asked.folder.parent / "figure4", seeds=asked.seeds[:MOST_SEEDS])
+
+
+def sets(asked: Asked) -> list[str]:
+    """The data sets that ``--only`` leaves; without it a try has those that compile once for all."""
+    there = [name for name in names(PREFIX) if asked.only in name]
+    tried = asked.quick and not asked.only
+    return [name.removeprefix(PREFIX) for name in there if not tried or "synthetic" in name]
+
+
+def trains(asked: Asked, data: str) -> bool:
+    """Whether this one is to be trained here."""
+    return data != ON_GPU or asked.device == "gpu" or data in asked.only
+
+
+def quick(data: str) -> dict[str, Any]:
+    """The settings of a try."""
+    return {"train.rounds": 4, "train.evaluate_every": 2, **QUICK.get(data, {})}
+
+
+def specs_of(asked: Asked, data: str, settings: dict[str, Any] | None = None) -> dict[str, Spec]:
+    """A data set's specifications by folder: one for each server."""
+    given = (quick(data) if asked.quick else {}) | (settings or {})
+    whole = wanted(spec(f"{PREFIX}{data}", given, asked.seeds[:MOST_SEEDS]), asked)
+    first = given.get("data.first")
+    folder = data if settings is None else f"{data}-first-{first}"
+    apart = {method: server for server, (theirs, _) in SERVERS.items() for method in theirs}
+    made = {}
+    for server in (None, *SERVERS):
+        methods = [one for one in whole.methods if apart.get(one.name) == server]
+        if methods:
+            name = folder if server is None else f"{folder}-{server}"
+            made[name] = _served(whole.model_copy(update={"methods": methods}), server)
+    return made
+
+
+def _served(of: Spec, server: str | None) -> Spec:
+    if server is None:
+        return of
+    way, late = SERVERS[server][1], of.train.stragglers
+    assert late is not None
+    late = late.model_copy(update={"drop": way.get("drop", False)})
+    train = of.train.model_copy(update={"weights": way["weights"], "stragglers": late})
+    return of.model_copy(update={"train": train})
+
+
+def train(asked: Asked, data: str, specs: dict[str, Spec]) -> None:
+    """Train what is not finished, or say why not."""
+    if not trains(asked, data):
+        told = f"{data}: left out, for its LSTM needs a GPU: --device gpu, or --only {data}"
+        print(told, file=sys.stderr, flush=True)
+        return
+    place = shared(asked)
+    place.folder.mkdir(parents=True, exist_ok=True)
+    if data != ON_GPU:
+        trained(place, specs)
+        return
+    for name, one in specs.items():  # Each party's LSTM takes 3 MB, twice: not kept.
+        for run in trained(place, {name: one})[name]:
+            for large in (CHECKPOINT, MODELS):
+                shutil.rmtree(run.path / large, ignore_errors=True)
+
+
+def runs(asked: Asked, specs: dict[str, Spec]) -> Iterator[tuple[str, str, list[RunFolder]]]:
+    """Method, label and finished runs, in the order of the specification's methods."""
+    found: dict[str, tuple[str, list[RunFolder]]] = {}
+    for name, one in specs.items():
+        for run in runs_of(one, shared(asked).folder / name):
+            if run.status["state"] == "finished":
+                method, label = run.status["method"], run.status["label"]
+                found.setdefault(method, (label, []))[1].append(run)
+    for method in sorted(found, key=ORDER.index):
+        yield method, *found[method]
+
+
+ORDER = ("local", "fedavg", "fedprox", "rfa", "comed", "fedavg+", "fedgeomed+", "fedcomed+")

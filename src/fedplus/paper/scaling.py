@@ -1,0 +1,132 @@
+"""Scaling: accuracy against the number of parties that train.
+
+Who is judged is not said in the paper, so two readings: the n parties that train, or all N of Figure 4,
+of whom those that have not trained use w̃.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedplus.data.split import Host
+from fedplus.experiments.build import federation_of, model_of
+from fedplus.experiments.folder import GLOBAL, RunFolder
+from fedplus.experiments.source import Source
+from fedplus.experiments.spec import Spec, checked
+from fedplus.models import ravel
+from fedplus.paper import benchmarks, scaling_text
+from fedplus.paper.judging import added_up, first_of, is_personal, over_seeds, scores
+from fedplus.paper.results import csv_of
+from fedplus.paper.specs import published
+from fedplus.paper.study import Asked, Files, Study
+from fedplus.simulation.evaluate import in_blocks, judge, summary
+
+METHODS = ("local", "fedprox", "fedavg+", "fedgeomed+", "fedcomed+")
+MOST_SEEDS = 2
+
+
+def sizes(asked: Asked, data: str) -> list[int]:
+    """The numbers of parties, the largest last; a try leaves out what lies between."""
+    rows = published()["scaling"]["rows"]
+    found = [int(n) for n, _ in rows[data.removesuffix("-shared")]]
+    return [found[0], found[-1]] if asked.quick else found
+
+
+def specs_of(asked: Asked, data: str) -> dict[int, dict[str, Spec]]:
+    """Number of parties ↦ specifications by folder; for all of them those of Figure 4."""
+    asked = asked._replace(
+        seeds=asked.seeds[:MOST_SEEDS], methods=tuple(m for m in METHODS if _kept(m, asked))
+    )
+    *fewer, whole = sizes(asked, data)
+    found = {n: benchmarks.specs_of(asked, data, _smaller(n)) for n in fewer}
+    return found | {whole: benchmarks.specs_of(asked, data)}
+
+
+def _kept(method: str, asked: Asked) -> bool:
+    return not asked.methods or method in asked.methods
+
+
+def _smaller(n: int) -> dict[str, Any]:
+    cohort = published()["figure4"]["cohort"]
+    return {"data.first": n, "train.cohort": min(cohort, n)}
+
+
+def train(asked: Asked) -> None:
+    """All numbers of parties; the largest is Figure 4's, and left alone where that is finished."""
+    for data in benchmarks.sets(asked):
+        for specs in specs_of(asked, data).values():
+            benchmarks.train(asked, data, specs)
+
+
+def collect(asked: Asked) -> Files:
+    """``scaling-NAME.csv`` for each data set that has runs, a row a method and number of parties."""
+    files = {}
+    for data in benchmarks.sets(asked):
+        records = []
+        for n, specs in specs_of(asked, data).items():
+            found = list(benchmarks.runs(asked, specs))
+            whole = next(iter(benchmarks.specs_of(asked, data).values()))
+            for method, label, runs in found:
+                of = over_seeds([judged(run, whole) for run in runs])
+                records.append({"parties": n, "method": method, "label": label, **of})
+        if records:
+            files[f"scaling-{data}.csv"] = csv_of(records)
+    return files
+
+
+def judged(run: RunFolder, whole: Spec) -> dict[str, float | None]:
+    """The last round: of the parties that trained, and of all (``all_pooled``, ``all_mean``)."""
+    line, sizes = run.lines[-1], run.parties["test"]
+    of = scores(line, first_of(run), is_personal(run), run.status["method"] == "local")
+    found = added_up(of, sizes)
+    majority = summary(np.array(run.parties["majority"]), np.array(sizes))
+    found |= {"majority_pooled": majority.pooled, "majority_mean": majority.mean}
+    if "served" not in of:
+        return found | {"all_pooled": None, "all_mean": None}
+    others, every = _common_to_all(run, _json(whole, run.status["seed"]))
+    others[: len(sizes)] = of["served"]
+    told = summary(others, every)
+    return found | {"all_pooled": told.pooled, "all_mean": told.mean}
+
+
+def _json(whole: Spec, seed: int) -> str:
+    return whole.one(0, seed).model_dump_json(exclude_none=True)
+
+
+@cache
+def _whole(spec_json: str) -> tuple[Any, Any, int, Host]:
+    """Model, test samples in blocks, and how many each party of the whole federation has."""
+    spec = checked(json.loads(spec_json), Source())
+    federation = federation_of(spec.data, Source())
+    model = model_of(spec.model, federation, Source())
+    return model, *in_blocks(federation.test), np.asarray(federation.test.size)
+
+
+def _common_to_all(run: RunFolder, spec_json: str) -> tuple[Host, Host]:
+    """(N,): the score of the run's w̃ at every party of the whole federation, and their samples."""
+    from safetensors.numpy import load_file
+
+    model, blocks, rows, size = _whole(spec_json)
+    parts = load_file(run.path / GLOBAL)
+    layout = ravel(model.init(jax.random.key(0))).layout
+    w = np.concatenate([parts[name].ravel() for name, _ in layout])
+    return np.array(judge(model, rows, blocks, jnp.asarray(w[None])).score), size
+
+
+def draw(results: Path) -> Mapping[str, Any]:
+    """Accuracy over the number of parties."""
+    from fedplus.paper import scaling_plot
+
+    return scaling_plot.draw(results)
+
+
+STUDY = Study(
+    "scaling", f"{published()['scaling']['where']}: accuracy against the number of parties",
+    train, collect, draw, scaling_text.blocks,
+)  # fmt: skip

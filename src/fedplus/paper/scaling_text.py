@@ -1,0 +1,91 @@
+"""The scaling study in Markdown: the mean over the three Fed+ methods, beside the paper's."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedplus.data.sets import SETS
+from fedplus.paper.benchmarks import ON_GPU, PREFIX
+from fedplus.paper.figure4_text import TITLES, VARIANTS
+from fedplus.paper.panels import read
+from fedplus.paper.specs import names, published, spec
+from fedplus.report.formats import piped
+
+Record = Mapping[str, Any]
+COLUMNS = {
+    "all": "Fed+, all N judged", "own": "Fed+, the n by own w_k", "common": "Fed+, the n by w̃",
+}  # fmt: skip
+
+
+def there(results: Path) -> dict[str, list[Record]]:
+    """Data set ↦ its records."""
+    found = {data: read(results / f"scaling-{data}.csv") for data in TITLES}
+    return {data: list(records) for data, records in found.items() if records}
+
+
+def title(data: str) -> str:
+    """A data set, marked where another stands in for it."""
+    stands_in = SETS[str(spec(f"{PREFIX}{data}").data.name)].stand_in_for
+    return TITLES[data] + (" (stand-in)" if stands_in else "")
+
+
+def fed_plus(records: Sequence[Record], n: float, kind: str) -> float | None:
+    """Mean over the three variants, as the paper takes it; None where one is missing."""
+    of = [
+        one[f"{kind}_pooled"] for one in records
+        if one["parties"] == n and one["method"] in VARIANTS
+    ]  # fmt: skip
+    whole = len(of) == len(VARIANTS) and None not in of
+    return 100 * float(np.mean(of)) if whole else None
+
+
+def grows(values: Sequence[float | None]) -> str:
+    """Whether accuracy rises with every step."""
+    if len(values) < 2 or None in values:
+        return "not tried"
+    known = [value for value in values if value is not None]
+    return "yes" if all(a < b for a, b in pairwise(known)) else "no"
+
+
+def blocks(results: Path) -> Mapping[str, str]:
+    """A row a data set and number of parties, and whether accuracy grows."""
+    found = there(results)
+    if not found:
+        return {}
+    paper, rows, growth = published()["scaling"]["rows"], [], []
+    for data, records in found.items():
+        printed = dict(map(tuple, paper.get(data, [])))
+        counts = list(dict.fromkeys(one["parties"] for one in records))
+        for n in counts:
+            cells = [_number(fed_plus(records, n, kind)) for kind in COLUMNS]
+            cells += [_number(_one(records, n, m)) for m in ("local", "fedprox")]
+            rows.append(
+                [title(data), f"{n:g}", _number(printed.get(n)), *cells, _majority(records, n)]
+            )
+        told = [grows([fed_plus(records, n, kind) for n in counts]) for kind in COLUMNS]
+        growth.append([title(data), *told])
+    heads = ["", "n", "paper", *COLUMNS.values(), "local SGD", "FedProx", "majority class"]
+    table = piped(heads, rows)
+    absent = [n.removeprefix(PREFIX) for n in names(PREFIX) if n.removeprefix(PREFIX) not in found]
+    note = f"\n\nNot trained yet: {', '.join(TITLES[data] for data in absent)}." if absent else ""
+    picture = f"\n\n![Scaling on Sent140](paper/scaling-{ON_GPU}.png)" if ON_GPU in found else ""
+    return {
+        "scaling": f"{table}{note}{picture}",
+        "scaling-growth": piped(["grows with n?", *COLUMNS.values()], growth),
+    }
+
+
+def _one(records: Sequence[Record], n: float, method: str) -> float | None:
+    found = [one for one in records if one["parties"] == n and one["method"] == method]
+    return 100 * found[0]["own_pooled"] if found else None
+
+
+def _majority(records: Sequence[Record], n: float) -> str:
+    return _number(100 * next(r["majority_pooled"] for r in records if r["parties"] == n))
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
