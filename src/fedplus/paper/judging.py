@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedplus.data.split import Host
+from fedplus._types import Host
 from fedplus.experiments.folder import RunFolder
 from fedplus.methods import METHODS
 from fedplus.simulation.engine import keys_of_round

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedplus.data.split import Host
+from fedplus._types import Host
 from fedplus.experiments.build import federation_of, model_of
 from fedplus.experiments.folder import GLOBAL, RunFolder
 from fedplus.experiments.source import Source

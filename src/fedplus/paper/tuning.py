@@ -112,8 +112,9 @@ def chosen_specs(asked: Asked, specs: Mapping[str, Spec], by: str = TABLE2) -> d
 
 def rounds_of(spec: Spec, by: str = TABLE2) -> int:
     """How long candidates are trained, and what is chosen: settings are chosen for that length."""
-    stated = spec.train.rounds or 1
-    return int(min(rules(by)["budget"].get("rounds", stated), stated))
+    stated, budget = spec.train.rounds or 1, rules(by)["budget"]
+    most = budget.get("rounds_of", {}).get(spec.data.name, budget.get("rounds", stated))
+    return int(min(most, stated))
 
 
 def told(asked: Asked, specs: Mapping[str, Spec]) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from typing import Literal
 import numpy as np
 
 from fedplus._check import require, require_number
+from fedplus._types import Host
 from fedplus.data.federation import Federation
 from fedplus.data.info import Info
 from fedplus.data.sets.data_set import DataSet
-from fedplus.data.split import Host
 
 FEATURES, CLASSES = 60, 10
 GENERATED = 5
