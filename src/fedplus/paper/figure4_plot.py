@@ -1,4 +1,4 @@
-"""Figure 4 as a figure: a column a data set; above, the model a party uses, below, the common one."""
+"""Figure 4 as a figure: a column a data set, a row for whose model is judged."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +13,7 @@ from fedplus.paper.plot import colour, marker, pyplot
 
 ROWS = {
     "own": "what a party uses (Fed+: w_k)",
+    "served": "the same, w̃ until first active",
     "common": "w̃ for everyone",
 }
 
@@ -33,7 +34,7 @@ def draw(results: Path) -> Mapping[str, Any]:
 def _figure(results: Path, found: Mapping[str, Sequence[Record]]) -> Any:
     plt = pyplot()
     figure, grid = plt.subplots(
-        len(ROWS), len(found), figsize=(max(3.1 * len(found), 5.2), 5.8), squeeze=False,
+        len(ROWS), len(found), figsize=(max(3.1 * len(found), 5.2), 7.6), squeeze=False,
         sharex="col", sharey="col", layout="constrained",
     )  # fmt: skip
     for column, (data, records) in zip(grid.T, found.items(), strict=True):

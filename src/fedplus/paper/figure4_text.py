@@ -120,11 +120,12 @@ def _lead(results: Path, found: Mapping[str, Mapping[str, Record]]) -> str:
     rows.append([label, f"{paper['over_fedprox']:.1f}", *mean, ""])
     heads = [f"best Fed+ over FedProx, by {told}" for told in JUDGED.values()]
     table = piped(["", "paper", *heads, "best Fed+ over local, by own w_k"], rows)
-    return f"{table}\n\nVerdict by the numbers: {verdict(best['own'], len(paper['parties']))}."
+    told = [f"by {JUDGED[kind]} {verdict(of, len(paper['parties']))}" for kind, of in best.items()]
+    return f"{table}\n\nVerdict by the numbers: {'; '.join(told)}."
 
 
 def verdict(leads: Sequence[float], whole: int) -> str:
-    """Is the best variant ahead of FedProx, judged by the parties' own models?"""
+    """Is the best variant ahead of FedProx, by as much as claimed?"""
     if not leads:
         return "not tried yet"
     mean, ahead = sum(leads) / len(leads), sum(lead > 0 for lead in leads)

@@ -7,6 +7,7 @@ model: with 10 of 1,000 parties a round that is a third of them after 100 rounds
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import jax
@@ -24,6 +25,7 @@ WAYS = ("pooled", "mean")
 """Every test sample counts the same, as in FedProx; every party does."""
 
 
+@cache
 def first_active(seed: int, rounds: int, cohort: int, parties: int) -> Host:
     """(N,): the round, from 1 on, in which each party is first active; more than ``rounds``: never."""
     key, who = jax.random.split(jax.random.key(seed))[1], Uniform(cohort)

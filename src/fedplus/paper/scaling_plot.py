@@ -60,6 +60,7 @@ def _panel(axes: Any, records: Sequence[Record], kind: str, paper: Sequence[Any]
                 [100 * (one.get(f"{kind}_pooled_std") or 0) for one in mine],
                 color=colour(method), marker=marker(method), label=mine[0]["label"], capsize=2,
                 linestyle="-" if method in VARIANTS else "--", linewidth=1.2,
+                zorder=4 if method == "local" else 3,  # Fed+ often lies on it.
             )  # fmt: skip
     if paper:
         x, printed = zip(*paper, strict=True)
