@@ -9,7 +9,9 @@ import fedplus as fp
 from fedplus import presets
 from fedplus.data import corrupt
 from fedplus.simulation import Fault, faults
+from fedplus.simulation.engine import some_rounds
 from fedplus.simulation.faults import Known
+from fedplus.simulation.setup import set_up
 from small_federation import CLASSIFIER, federation
 
 SIZES = (60,) * 9
@@ -158,3 +160,17 @@ def test_each_corruption_by_its_definition():
 def test_faults_of_parties_that_are_not_there(parties):
     with pytest.raises(fp.SettingError, match=r"Fault.parties must be some of the parties 0 to 8"):
         judged(presets.fedavg(eta=0.1), Fault(parties, faults.replay()))
+
+
+def test_one_program_does_for_any_bad_parties():
+    """Who attacks is read, not compiled: many shares of attackers cost one compilation."""
+
+    def program(*parties):
+        fault = faults.Fault(parties, faults.sign_flip(3.0))
+        method = presets.fedavg(eta=0.1)
+        asked = {k: v for k, v in ASKED.items() if k != "evaluate_every"}
+        ready = set_up([method], federation(), CLASSIFIER, seeds=[0], faults=fault, **asked)
+        given = (ready.plan, ready.inputs, ready.lane, ready.state, jnp.int32(0), jnp.int32(1))
+        return some_rounds.lower(*given).as_text()
+
+    assert program(0) == program(1, 2)

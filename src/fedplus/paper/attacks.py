@@ -51,8 +51,8 @@ def count_of(share: float, parties: int) -> int:
 
 
 def cases_of(asked: Asked) -> list[Case]:
-    """All of them; of a quick try two."""
-    listed = [Case(attack, share) for attack in ATTACKS for share in SHARES]
+    """All of them, one share after the other, for an attack is compiled once; of a quick try two."""
+    listed = [Case(attack, share) for share in SHARES for attack in ATTACKS]
     return [listed[0], listed[-1]] if asked.quick else listed
 
 

@@ -77,6 +77,8 @@ class Inputs(NamedTuple):
     """(N,): each party's row in the state, where that holds only some; None: its own number."""
     held: Rows | None = None
     """For methods that compare models on validation samples."""
+    bad: Array | None = None
+    """(faults, N): who has which fault."""
 
 
 class Lane(NamedTuple):
@@ -128,7 +130,7 @@ def one_round(
         if weights is not None:
             weights = jnp.zeros(plan.rows, weights.dtype).at[rows].set(weights[cohort])
     known = Known(for_faults, lane.algorithm.w_global(state), lane.w_first)
-    sent = transmit(plan.faults, known, plan.parties)
+    sent = transmit(plan.faults, known, inputs.bad)
 
     def party_at(row: Array) -> Array:
         return row if inputs.row_of is None else cohort  # Then only the cohort's rows are sent.

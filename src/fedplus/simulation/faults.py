@@ -94,23 +94,30 @@ class Fault:
     attack: Attack = static()
 
 
-def transmit(
-    faults: Sequence[Fault], known: Known, parties: int
-) -> Callable[[Matrix, Array], Matrix] | None:
-    """What the server gets of the models that parties have; None if all are honest."""
+def who_is_bad(faults: Sequence[Fault], parties: int) -> Array | None:
+    """(faults, N): a program reads it, so that one program does for any parties; None: nobody."""
     if not faults:
         return None
     everyone = np.zeros((len(faults), parties), bool)
     for row, fault in zip(everyone, faults, strict=True):
         row[list(fault.parties)] = True
+    return jnp.asarray(everyone)
+
+
+def transmit(
+    faults: Sequence[Fault], known: Known, everyone: Array | None
+) -> Callable[[Matrix, Array], Matrix] | None:
+    """What the server gets of the models that parties have; None if all are honest."""
+    if everyone is None:
+        return None
 
     def received(models: Matrix, who: Array) -> Matrix:
         honest = models
-        any_bad = jnp.asarray(everyone.any(axis=0))[who]
-        for i, (row, fault) in enumerate(zip(everyone, faults, strict=True)):
+        any_bad = everyone.any(axis=0)[who]
+        for i, fault in enumerate(faults):
             mine = known._replace(key=jax.random.fold_in(known.key, i))
             sent = fault.attack(honest, any_bad, mine)
-            models = jnp.where(jnp.asarray(row)[who][:, None], sent, models)
+            models = jnp.where(everyone[i][who][:, None], sent, models)
         return models
 
     return received

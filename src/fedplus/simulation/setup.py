@@ -15,7 +15,7 @@ from fedplus.data.federation import Federation
 from fedplus.data.split import on_device
 from fedplus.models import Model, ravel
 from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan, Rows
-from fedplus.simulation.faults import require_faults
+from fedplus.simulation.faults import require_faults, who_is_bad
 from fedplus.simulation.mesh import on_all, require_mesh, spread_rows
 from fedplus.simulation.minibatches import steps_an_epoch
 from fedplus.simulation.schedule import Effort, Stragglers, cohort_of
@@ -105,6 +105,7 @@ def set_up(
         who,
         _weights(weights, train.size),
         held=held,
+        bad=who_is_bad(plan.faults, n),
     )
     lane, state = (_stacked(lanes), _stacked(states)) if plan.lanes else (lanes[0], states[0])
     if mesh is None:  # Where the data is, as the program will leave it: else it compiles twice.
