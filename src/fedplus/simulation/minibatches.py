@@ -5,7 +5,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.tree_util import Partial
 
 from fedplus._types import Array, Host
@@ -45,12 +44,7 @@ def minibatches(
 def _rows(batch_size: int, key: Array, start: Array, size: Array, step: Array) -> Array:
     position = step * batch_size + jnp.arange(batch_size, dtype=jnp.int32)
     epoch, within = position // size, position % size
-    rows = start + place(*jnp.broadcast_arrays(within, size, mixed(key ^ mixed(epoch))))
-    # Fused into the gather that reads the rows, each of the 32 turns would be computed twice by the
-    # next: JAX 0.11 compiles that for hours.
-    barrier: Any = lax.optimization_barrier  # Untyped in JAX.
-    once: Array = barrier(rows)
-    return once
+    return start + place(*jnp.broadcast_arrays(within, size, mixed(key ^ mixed(epoch))))
 
 
 def steps_an_epoch(size: Host, batch_size: int) -> Host:

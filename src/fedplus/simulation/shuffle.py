@@ -4,7 +4,10 @@ Parties may hold ten samples or a million. A shuffle that sorts would pad them a
 one costs the same integer operations a place, whatever n is, and n may differ from place to place.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
+from jax import lax
 
 from fedplus._types import Array
 
@@ -37,7 +40,11 @@ def place(i: Array, n: Array, key: Array) -> Array:
         coin = (jnp.maximum(x, partner) ^ word) * jnp.uint32(0x85EBCA6B)
         coin = (coin ^ (coin >> 15)) * jnp.uint32(0xC2B2AE35)
         x = jnp.where(coin >> 31 == 1, partner, x)
-    return x.astype(jnp.int32)
+    # A turn uses x three times. Fused into what reads the places, JAX 0.11 would write each turn out as
+    # often as the next one uses it, and compile for hours.
+    barrier: Any = lax.optimization_barrier  # Untyped in JAX.
+    places: Array = barrier(x.astype(jnp.int32))
+    return places
 
 
 def mixed(word: Array) -> Array:
