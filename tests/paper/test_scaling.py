@@ -46,11 +46,12 @@ def test_grows(values, told):
     assert scaling_text.grows(values) == told
 
 
-def test_the_mean_is_over_all_three_variants_or_there_is_none():
+def test_the_mean_is_over_the_variants_that_were_trained():
     records = [
         {"parties": 3.0, "method": method, "own_pooled": score}
         for method, score in (("fedavg+", 0.5), ("fedgeomed+", 0.6), ("local", 0.9))
     ]
-    assert scaling_text.fed_plus(records, 3, "own") is None
+    assert scaling_text.fed_plus(records, 3, "own") == pytest.approx(55)
+    assert scaling_text.fed_plus(records[2:], 3, "own") is None
     records.append({"parties": 3.0, "method": "fedcomed+", "own_pooled": 0.7})
     assert scaling_text.fed_plus(records, 3, "own") == pytest.approx(60)

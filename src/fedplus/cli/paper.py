@@ -74,7 +74,7 @@ def paper(
 
 def _written(study: Any, asked: Any, results: Path | None) -> None:
     """The small files and the figures, beside the runs and where they are wanted, too."""
-    from fedplus.paper.plot import image
+    from fedplus.paper.plot import drawn
 
     kept = asked.folder / "results"
     places = [kept, *([results] if results else [])]
@@ -83,10 +83,8 @@ def _written(study: Any, asked: Any, results: Path | None) -> None:
     for name, content in study.collect(asked).items():
         for place in places:
             write_atomically(place / name, content.encode())
-    for name, figure in study.draw(kept).items():
-        for kind in ("svg", "png"):
-            for place in places:
-                write_atomically(place / f"{name}.{kind}", image(figure, kind))
+    for place in places:
+        drawn(study, place)
     for text in study.blocks(kept).values():
         print(f"{text}\n")
     print(f"Results: {kept}")

@@ -3,9 +3,12 @@
 import io
 import json
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from fedplus._check import SettingError
+from fedplus._write import write_atomically
+from fedplus.paper.study import Study
 
 MARKERS = "osD^vPX*<>hpd"
 """So that methods can be told apart without colours."""
@@ -44,10 +47,19 @@ def marker(method: str) -> str:
 
 
 def image(figure: Any, kind: str) -> bytes:
-    """A figure as SVG or PNG; the same bytes each time."""
+    """A figure as SVG or PNG."""
     out = io.BytesIO()
     figure.savefig(out, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return out.getvalue()
+
+
+def drawn(study: Study, place: Path) -> None:
+    """Write the figures of a study, beside the small files that they are made of."""
+    for name, figure in study.draw(place).items():
+        png, there = image(figure, "png"), place / f"{name}.png"
+        if not there.exists() or there.read_bytes() != png:  # SVG names its parts anew each time.
+            write_atomically(place / f"{name}.svg", image(figure, "svg"))
+            write_atomically(there, png)
 
 
 def _colours() -> dict[str, Any]:

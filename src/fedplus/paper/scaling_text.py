@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedplus.data.sets import SETS
+from fedplus.experiments.defaults import LABELS
 from fedplus.paper.benchmarks import ON_GPU, PREFIX
 from fedplus.paper.figure4_text import TITLES, VARIANTS
 from fedplus.paper.panels import read
@@ -33,13 +34,12 @@ def title(data: str) -> str:
 
 
 def fed_plus(records: Sequence[Record], n: float, kind: str) -> float | None:
-    """Mean over the three variants, as the paper takes it; None where one is missing."""
+    """Mean over the three variants, as the paper takes it, or over those that were trained."""
     of = [
         one[f"{kind}_pooled"] for one in records
         if one["parties"] == n and one["method"] in VARIANTS
     ]  # fmt: skip
-    whole = len(of) == len(VARIANTS) and None not in of
-    return 100 * float(np.mean(of)) if whole else None
+    return 100 * float(np.mean(of)) if of and None not in of else None
 
 
 def grows(values: Sequence[float | None]) -> str:
@@ -71,6 +71,12 @@ def blocks(results: Path) -> Mapping[str, str]:
     table = piped(heads, rows)
     absent = [n.removeprefix(PREFIX) for n in names(PREFIX) if n.removeprefix(PREFIX) not in found]
     note = f"\n\nNot trained yet: {', '.join(TITLES[data] for data in absent)}." if absent else ""
+    for data, records in found.items():
+        trained = [name for name in VARIANTS if any(one["method"] == name for one in records)]
+        if len(trained) < len(VARIANTS):
+            note += (
+                f"\n\nFed+ on {title(data)}: {', '.join(LABELS[name] for name in trained)} alone."
+            )
     picture = f"\n\n![Scaling on Sent140](paper/scaling-{ON_GPU}.png)" if ON_GPU in found else ""
     return {
         "scaling": f"{table}{note}{picture}",

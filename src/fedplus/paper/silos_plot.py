@@ -12,6 +12,8 @@ from fedplus.paper.silos_text import TITLES
 BY_SIZE = ("fedavg", "fedgeomed+")
 LINEAR, WIDE = 10.0, 50.0
 """Where some gain is wider than the second, those beyond the first are on a logarithmic scale."""
+FURTHEST = 1e4
+"""The axis ends there: further out are parties whose steps diverged."""
 
 
 def draw(results: Path) -> Mapping[str, Any]:
@@ -36,6 +38,8 @@ def draw(results: Path) -> Mapping[str, Any]:
             if max(abs(one["gain"]) for one in mine) > WIDE:
                 axis.set_yscale("symlog", linthresh=LINEAR)
                 axis.yaxis.set_major_formatter("{x:g}")
+                low, high = axis.get_ylim()
+                axis.set_ylim(max(low, -FURTHEST), min(high, FURTHEST))
             axis.set_ylabel("gain, % of the error alone" if error else "gain, points of accuracy")
     handles: dict[str, Any] = {}
     for axis in axes[0]:

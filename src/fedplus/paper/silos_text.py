@@ -16,6 +16,8 @@ TITLES = {
     "hospitals": "heart disease, 4 hospitals", "patients": "Parkinson's, 42 patients",
     "schools": "exam scores, 139 schools", "writers": "MNIST, 150 writers",
 }  # fmt: skip
+FAR = 1000.0
+"""What is further out is not told to the digit."""
 PICTURE = "![Gain of each party over training alone, sorted, and by its samples](paper/silos.png)"
 
 
@@ -64,7 +66,8 @@ def _row(title: str, records: Sequence[Record]) -> list[str]:
     least = min(records, key=lambda one: one["gain"])
     told = [float(gains.mean()), float(np.median(gains)), *halves(records)]
     return [
-        title, LABELS[records[0]["method"]], f"{alone:.1f}", f"{score:.1f}",
+        title, LABELS[records[0]["method"]], f"{alone:.1f}",
+        f"{score:.1f}" if score < FAR else f"> {FAR:g}",
         *(_signed(one, unit) for one in told),
         f"{sure.count(1)} of {len(sure)}", f"{sure.count(-1)} of {len(sure)}",
         _signed(least["gain"], unit),
@@ -72,4 +75,6 @@ def _row(title: str, records: Sequence[Record]) -> list[str]:
 
 
 def _signed(value: float, unit: str) -> str:
+    if abs(value) >= FAR:  # Some party's steps diverged.
+        return f"{'<' if value < 0 else '>'} {np.sign(value) * FAR:g}{unit}".replace("-", "−")
     return f"{value:+.1f}{unit}".replace("-", "−")
