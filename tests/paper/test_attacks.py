@@ -8,7 +8,7 @@ import pytest
 from command import fedplus
 from fedplus.experiments.build import ATTACKS as KNOWN
 from fedplus.experiments.folder import RunFolder
-from fedplus.paper import attacks, attacks_text
+from fedplus.paper import attacks, attacks_plot, attacks_text
 from fedplus.paper.results import csv_of, json_of, read_csv
 from fedplus.paper.specs import spec
 
@@ -67,7 +67,7 @@ def test_a_method_that_failed_is_told_and_drawn(tmp_path):
         row("scaling", 0.45, "fedavg", "FedAvg", None),
         row("scaling", 0.45, "ditto", "Ditto, geometric median", 0.7),
     ]  # fmt: skip
-    assert attacks.draw(tmp_path) == {} == attacks_text.blocks(tmp_path)
+    assert attacks_plot.draw(tmp_path) == {} == attacks_text.blocks(tmp_path)
     (tmp_path / "attacks.csv").write_text(csv_of(rows))
     (tmp_path / "attacks-tuning.json").write_text(json_of({"attacks": {}}))
     told = attacks_text.blocks(tmp_path)["attacks"].splitlines()
@@ -75,7 +75,7 @@ def test_a_method_that_failed_is_told_and_drawn(tmp_path):
     assert told[4] == "| local SGD | 80.0 ± 1.0 | – | – |"
     assert told[5] == "| FedAvg | 90.0 ± 1.0 | failed 3 of 3 | failed |"
     assert told[6] == "| Ditto, geometric median | 85.0 ± 1.0 | 70.0 ± 1.0 | 70.0 |"
-    attacks.draw(tmp_path)["attacks"].savefig(tmp_path / "attacks.png")
+    attacks_plot.draw(tmp_path)["attacks"].savefig(tmp_path / "attacks.png")
     assert (tmp_path / "attacks.png").stat().st_size > 5000
 
 

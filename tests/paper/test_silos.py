@@ -8,7 +8,7 @@ from scipy import stats
 
 from command import fedplus
 from fedplus.experiments.folder import RunFolder
-from fedplus.paper import silos, silos_text
+from fedplus.paper import silos, silos_plot, silos_text
 from fedplus.paper.results import csv_of, json_of, read_csv
 
 NAMES, SAMPLES = ["a", "b", "c"], [30, 10, 20]
@@ -77,14 +77,14 @@ def test_small_and_large_parties_are_told_apart():
 def test_it_is_told_and_drawn_from_the_small_files_alone(tmp_path):
     made, _, _ = runs(tmp_path / "runs", "higher")
     rows = [{"data": "hospitals", **row} for row in silos.rows_of(made)]
-    assert silos.draw(tmp_path) == {} == silos_text.blocks(tmp_path)
+    assert silos_plot.draw(tmp_path) == {} == silos_text.blocks(tmp_path)
     (tmp_path / "silos.csv").write_text(csv_of(rows))
     chosen = {"silos-hospitals": {"fedavg+": {"settings": {"eta": 0.1}, "at_edge": ["eta"]}}}
     (tmp_path / "silos-tuning.json").write_text(json_of(chosen))
     told = silos_text.blocks(tmp_path)
     assert "1 of 3" in told["silos"]
     assert "eta = 0.1†" in told["silos-settings"]
-    silos.draw(tmp_path)["silos"].savefig(tmp_path / "silos.png")
+    silos_plot.draw(tmp_path)["silos"].savefig(tmp_path / "silos.png")
     assert (tmp_path / "silos.png").stat().st_size > 5000
 
 

@@ -1,14 +1,13 @@
 """Attacks: honest parties' accuracy as the share of parties that send wrong models grows."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedplus.experiments.folder import RunFolder
 from fedplus.experiments.spec import Fault, Spec, to_toml
-from fedplus.paper import attacks_text, tuning
+from fedplus.paper import attacks_plot, attacks_text, tuning
 from fedplus.paper.results import csv_of, json_of
 from fedplus.paper.specs import spec, wanted
 from fedplus.paper.study import Asked, Files, Study
@@ -136,14 +135,7 @@ def rows_of(runs: Sequence[RunFolder], honest: int) -> list[dict[str, Any]]:
     return rows
 
 
-def draw(results: Path) -> Mapping[str, Any]:
-    """A panel an attack."""
-    from fedplus.paper import attacks_plot
-
-    return attacks_plot.draw(results)
-
-
 STUDY = Study(
     NAME, "honest parties' accuracy while 0 to 45% of the parties attack",
-    train, collect, draw, attacks_text.blocks,
+    train, collect, attacks_plot.draw, attacks_text.blocks,
 )  # fmt: skip

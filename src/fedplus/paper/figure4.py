@@ -1,13 +1,11 @@
 """Figure 4: eight methods on FedProx's federations with 90% stragglers."""
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedplus.experiments.folder import RunFolder
-from fedplus.paper import benchmarks, figure4_text
+from fedplus.paper import benchmarks, figure4_plot, figure4_text
 from fedplus.paper.benchmarks import PREFIX
 from fedplus.paper.judging import added_up, curve, over_seeds
 from fedplus.paper.results import csv_of, json_of
@@ -69,14 +67,7 @@ def _majority(runs: list[RunFolder]) -> list[dict[str, Any]]:
     return [{"method": "majority", "label": "majority class", **over_seeds(found)}]
 
 
-def draw(results: Path) -> Mapping[str, Any]:
-    """The curves."""
-    from fedplus.paper import figure4_plot
-
-    return figure4_plot.draw(results)
-
-
 STUDY = Study(
     "figure4", f"{published()['figure4']['where']}: 8 methods, 90% stragglers, FedProx's federations",
-    train, collect, draw, figure4_text.blocks,
+    train, collect, figure4_plot.draw, figure4_text.blocks,
 )  # fmt: skip

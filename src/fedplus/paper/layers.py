@@ -1,15 +1,14 @@
 """Layer-specific ψ, the paper's outlook: which layers want which ψ and δ, against one ψ for all."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from fedplus.experiments.spec import Spec, to_toml
-from fedplus.paper import layers_text, tuning
+from fedplus.paper import layers_plot, layers_text, tuning
 from fedplus.paper.results import csv_of, json_of
 from fedplus.paper.specs import names, spec, wanted
 from fedplus.paper.study import Asked, Files, Study
-from fedplus.paper.training import runs_of, trained
+from fedplus.paper.training import runs_of
 from fedplus.report.formats import as_records
 from fedplus.report.tables import table_of
 
@@ -38,9 +37,7 @@ def specs_of(asked: Asked) -> dict[str, Spec]:
 
 def train(asked: Asked) -> None:
     """Tune, the hybrid over all pairs of ψ; then train what was chosen."""
-    specs = specs_of(asked)
-    tuning.tuned(asked, specs, BY)
-    trained(asked, tuning.chosen_specs(asked, specs, BY))
+    tuning.trained_as_chosen(asked, specs_of(asked), BY)
 
 
 def collect(asked: Asked) -> Files:
@@ -83,14 +80,7 @@ def trials_of(name: str, told: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def draw(results: Path) -> Mapping[str, Any]:
-    """A map of ψ by ψ, and what the choice is worth on test samples."""
-    from fedplus.paper import layers_plot
-
-    return layers_plot.draw(results)
-
-
 STUDY = Study(
     "layers", "a ψ and δ for each layer, found on validation samples, against one for all",
-    train, collect, draw, layers_text.blocks,
+    train, collect, layers_plot.draw, layers_text.blocks,
 )  # fmt: skip

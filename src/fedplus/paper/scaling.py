@@ -5,9 +5,7 @@ of whom those that have not trained use w̃.
 """
 
 import json
-from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,7 +18,7 @@ from fedplus.experiments.folder import GLOBAL, RunFolder
 from fedplus.experiments.source import Source
 from fedplus.experiments.spec import Spec, checked
 from fedplus.models import ravel
-from fedplus.paper import benchmarks, scaling_text
+from fedplus.paper import benchmarks, scaling_plot, scaling_text
 from fedplus.paper.judging import added_up, first_of, is_personal, over_seeds, scores
 from fedplus.paper.results import csv_of
 from fedplus.paper.specs import published
@@ -119,14 +117,7 @@ def _common_to_all(run: RunFolder, spec_json: str) -> tuple[Host, Host]:
     return np.array(judge(model, rows, blocks, jnp.asarray(w[None])).score), size
 
 
-def draw(results: Path) -> Mapping[str, Any]:
-    """Accuracy over the number of parties."""
-    from fedplus.paper import scaling_plot
-
-    return scaling_plot.draw(results)
-
-
 STUDY = Study(
     "scaling", f"{published()['scaling']['where']}: accuracy against the number of parties",
-    train, collect, draw, scaling_text.blocks,
+    train, collect, scaling_plot.draw, scaling_text.blocks,
 )  # fmt: skip

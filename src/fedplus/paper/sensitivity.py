@@ -1,12 +1,11 @@
 """How the answer of Table 2 depends on δ, σ, the noise and the share of outliers."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from fedplus.experiments.folder import RunFolder
 from fedplus.experiments.spec import Spec, to_toml
-from fedplus.paper import sensitivity_text
+from fedplus.paper import sensitivity_plot, sensitivity_text
 from fedplus.paper.results import csv_of
 from fedplus.paper.specs import chosen, spec, wanted
 from fedplus.paper.study import Asked, Files, Study
@@ -77,14 +76,7 @@ def _row(sweep: str, value: float | None, record: Mapping[str, Any]) -> dict[str
     }  # fmt: skip
 
 
-def draw(results: Path) -> Mapping[str, Any]:
-    """One figure of four sweeps."""
-    from fedplus.paper import sensitivity_plot
-
-    return sensitivity_plot.draw(results)
-
-
 STUDY = Study(
     "sensitivity", "how Table 2 depends on δ, σ, the noise and the share of outliers",
-    train, collect, draw, sensitivity_text.blocks,
+    train, collect, sensitivity_plot.draw, sensitivity_text.blocks,
 )  # fmt: skip

@@ -1,18 +1,17 @@
 """Real silos: who gains from joining the federation, compared with staying alone."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fedplus.experiments.folder import RunFolder
 from fedplus.experiments.spec import Spec, to_toml
-from fedplus.paper import silos_text, tuning
+from fedplus.paper import silos_plot, silos_text, tuning
 from fedplus.paper.results import csv_of, json_of
 from fedplus.paper.specs import names, spec, wanted
 from fedplus.paper.study import Asked, Files, Study
-from fedplus.paper.training import runs_of, trained
+from fedplus.paper.training import runs_of
 
 PREFIX = "silos-"
 BY = "tuning-silos"
@@ -36,9 +35,7 @@ def specs_of(asked: Asked) -> dict[str, Spec]:
 
 def train(asked: Asked) -> None:
     """Tune, local training as well; then train what was chosen."""
-    specs = specs_of(asked)
-    tuning.tuned(asked, specs, BY)
-    trained(asked, tuning.chosen_specs(asked, specs, BY))
+    tuning.trained_as_chosen(asked, specs_of(asked), BY)
 
 
 def collect(asked: Asked) -> Files:
@@ -103,14 +100,7 @@ def half_width(gains: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     return wide * float(t.ppf((1 + LEVEL) / 2, count - 1))
 
 
-def draw(results: Path) -> Mapping[str, Any]:
-    """Sorted gains, and gains by size."""
-    from fedplus.paper import silos_plot
-
-    return silos_plot.draw(results)
-
-
 STUDY = Study(
     "silos", "who gains from joining: hospitals, patients, schools, writers",
-    train, collect, draw, silos_text.blocks,
+    train, collect, silos_plot.draw, silos_text.blocks,
 )  # fmt: skip

@@ -1,7 +1,6 @@
 """The theory of section 4.5 as figures: F_σ over rounds, the O(1/t) rate, Theorem 2's residuals."""
 
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from fedplus.experiments.files import write_json
 from fedplus.experiments.running import Prepared, prepared
 from fedplus.experiments.source import Source
 from fedplus.experiments.spec import Method, Spec, checked, to_toml
-from fedplus.paper import theory_text
+from fedplus.paper import theory_plot, theory_text
 from fedplus.paper.measured import Course, course, lipschitz
 from fedplus.paper.results import csv_of, read_json
 from fedplus.paper.specs import spec, wanted
@@ -130,14 +129,7 @@ def _apart(f_sigma: list[float], lines: list[dict[str, Any]]) -> float | None:
     return max((abs(1 - line["objective"] / value) for value, line in pairs), default=None)
 
 
-def draw(results: Path) -> Mapping[str, Any]:
-    """One figure of three."""
-    from fedplus.paper import theory_plot
-
-    return theory_plot.draw(results)
-
-
 STUDY = Study(
     NAME, "Theorems 1 and 2: F_σ over rounds, the O(1/t) rate, residuals of fixed points",
-    train, collect, draw, theory_text.blocks,
+    train, collect, theory_plot.draw, theory_text.blocks,
 )  # fmt: skip

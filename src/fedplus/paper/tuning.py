@@ -25,7 +25,7 @@ from fedplus.methods import method
 from fedplus.models import Model
 from fedplus.paper.results import read_json
 from fedplus.paper.study import Asked
-from fedplus.paper.training import Job, carry_out
+from fedplus.paper.training import Job, carry_out, trained
 
 FOLDER = "tuning"
 TABLE2 = "tuning"
@@ -108,6 +108,12 @@ def chosen_specs(asked: Asked, specs: Mapping[str, Spec], by: str = TABLE2) -> d
         for name, one in specs.items()
         if any(key_of(method) in chosen[name] for method in one.methods)
     }
+
+
+def trained_as_chosen(asked: Asked, specs: Mapping[str, Spec], by: str) -> None:
+    """Tune, then train what was chosen."""
+    tuned(asked, specs, by)
+    trained(asked, chosen_specs(asked, specs, by))
 
 
 def rounds_of(spec: Spec, by: str = TABLE2) -> int:
