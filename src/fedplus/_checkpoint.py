@@ -38,6 +38,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     from safetensors.numpy import save as to_bytes
 
     folder.mkdir(parents=True, exist_ok=True)
+    for unfinished in folder.glob(".round-*.tmp"):  # Of a process that was killed while it saved.
+        unfinished.unlink(missing_ok=True)
     arrays = {name: np.asarray(a, order="C") for name, a in checkpoint.arrays.items()}
     told = {
         "format": FORMAT,

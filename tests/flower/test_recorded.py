@@ -78,3 +78,15 @@ def test_without_scores_it_is_recorded_all_the_same(tmp_path):
     found = RunFolder(tmp_path / "server")
     assert found.lines[-1]["personal"]["mean"] is None
     page([found])
+
+
+def test_a_skipped_round_is_told(tmp_path):
+    grid, said = InProcessGrid(app(tmp_path), PARTIES), []
+
+    def nobody():
+        said.append(RunFolder(tmp_path / "server").status["message"])
+        return []
+
+    grid.get_node_ids = nobody
+    FedPlus(METHOD, rounds=2, patience=0, folder=tmp_path / "server").run(grid, zeros())
+    assert said == ["", "Round 1 is skipped: 0 good replies of at least 1"]

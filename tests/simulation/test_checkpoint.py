@@ -147,6 +147,12 @@ def test_two_checkpoints_are_kept_and_nothing_else(folder):
     assert kept == ["round-000000009.safetensors", "round-000000012.safetensors"]
 
 
+def test_what_a_killed_process_left_unfinished_goes(tmp_path):
+    (tmp_path / ".round-000000003.safetensors.4711.tmp").write_bytes(b"half")
+    kept = save(tmp_path, Checkpoint(4, {}, {"w": np.zeros(2)}))
+    assert list(tmp_path.iterdir()) == [kept]
+
+
 def test_rounds_done_anew_take_the_place_of_later_ones(tmp_path):
     for round_ in (7, 8, 9, 4, 5):
         save(tmp_path, Checkpoint(round_, {}, {"a": np.array(round_)}))

@@ -196,11 +196,10 @@ class FedPlus(Strategy):
         state.done += 1
         if len(good) < self._least:
             state.skipped += 1
-            log(
-                WARNING, "Round %s is skipped: %s good replies of at least %s", state.done,
-                len(good), self._least,
-            )  # fmt: skip
+            why = f"{len(good)} good replies of at least {self._least}"
+            log(WARNING, "Round %s is skipped: %s", state.done, why)
             self._save()
+            self._tell("running", f"Round {state.done} is skipped: {why}")
             return None, None
         for reply in good:  # l. 8-9
             state.models[reply.node] = reply.w

@@ -67,7 +67,7 @@ export function show() {
   byId("parties-box").hidden = run === null || !facts;
   write(byId("run-title"), run === null ? "One run" : row ? row.label : run);
   say(byId("run-facts"), row ? summary(row) : "");
-  const said = row && ["failed", "killed", "stopped", "damaged"].includes(row.state) ? row.message : "";
+  const said = row ? row.message : "";
   say(byId("run-trouble"), known ? [...new Set([said, known.trouble, trouble])].filter(Boolean).join(" ") : "");
   if (run !== null) {
     mark(byId("run-state"), known.trouble ? "damaged" : row ? row.state : "opening");
