@@ -38,25 +38,19 @@ def fedprox(*, eta: float, sigma: float) -> FedPlus:
     return FedPlus(LocalSolve(psi=Anchor(), eta=eta, sigma=sigma, lam=1.0), Mean(), over="active")
 
 
-def fedavg_plus(
-    *, eta: float, sigma: float, delta: float = 0.1, lam: float | None = None
-) -> FedPlus:
+def fedavg_plus(*, eta: float, sigma: float, delta: float = 0.1, lam: float = 0.0) -> FedPlus:
     """Mean, λ = 0, σ > 0, personal models."""
-    return FedPlus(LocalSolve(psi=Quadratic(delta), eta=eta, sigma=sigma, lam=lam or 0.0))
+    return FedPlus(LocalSolve(psi=Quadratic(delta), eta=eta, sigma=sigma, lam=lam))
 
 
-def fedgeomed_plus(
-    *, eta: float, sigma: float, delta: float = 0.1, lam: float | None = None
-) -> FedPlus:
+def fedgeomed_plus(*, eta: float, sigma: float, delta: float = 0.1, lam: float = 0.0) -> FedPlus:
     """δ-geometric median, λ = 0, σ > 0, personal models."""
-    return FedPlus(LocalSolve(psi=L2(delta), eta=eta, sigma=sigma, lam=lam or 0.0))
+    return FedPlus(LocalSolve(psi=L2(delta), eta=eta, sigma=sigma, lam=lam))
 
 
-def fedcomed_plus(
-    *, eta: float, sigma: float, delta: float = 0.1, lam: float | None = None
-) -> FedPlus:
+def fedcomed_plus(*, eta: float, sigma: float, delta: float = 0.1, lam: float = 0.0) -> FedPlus:
     """δ-coordinatewise median, λ = 0, σ > 0, personal models."""
-    return FedPlus(LocalSolve(psi=L1(delta), eta=eta, sigma=sigma, lam=lam or 0.0))
+    return FedPlus(LocalSolve(psi=L1(delta), eta=eta, sigma=sigma, lam=lam))
 
 
 def hybrid(

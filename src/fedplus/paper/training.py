@@ -84,7 +84,9 @@ def carry_out(asked: Asked, jobs: Sequence[Job]) -> None:
         told = f"{number} of {len(jobs)}: {job.name}, {took.seconds:.0f} s"
         print(told, file=sys.stderr, flush=True)
         known = times(asked.folder)
-        earlier = known.get(job.name, {})  # A job that was broken off goes on, and so does its time.
+        earlier = known.get(
+            job.name, {}
+        )  # A job that was broken off goes on, and so does its time.
         known[job.name] = {n: round(v + earlier.get(n, 0.0), 1) for n, v in took._asdict().items()}
         write_json(asked.folder / TIMES, dict(sorted(known.items())))
 
