@@ -44,7 +44,7 @@ def test_it_is_trained_as_stated(data):
     assert asked["fedprox"]["sigma"] == mu
     for variant, delta in DELTA.items():
         assert (asked[variant]["sigma"], asked[variant]["delta"]) == (0.01, delta)
-        assert asked[variant].get("lam") == (0.001 if data == "sent140" else None)
+        assert asked[variant].get("lam") == (0.001 if data == "sent140" else 0.0)
     assert (one.model.name, one.model.settings) == (
         ("lstm", {"hidden": 256, "layers": 2}) if data == "sent140" else ("logistic", {})
     )
