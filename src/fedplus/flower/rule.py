@@ -48,13 +48,18 @@ def sent(local: Any) -> dict[str, str | float]:
         f"{PREFIX}{name}": float(getattr(local, name)) for name in SETTINGS
     }
     parts = getattr(local.psi, "parts", {"*": local.psi})  # Of Blocks.
-    if all(type(part).__module__.startswith("fedplus.psi.") for part in parts.values()):
-        names = [(pattern, type(part).__name__, part) for pattern, part in parts.items()]
-        if all(name in PROX for _, name, _ in names):
-            told[f"{PREFIX}{PSI}"] = json.dumps(
-                [[pattern, name, float(getattr(part, "delta", 0))] for pattern, name, part in names]
-            )
+    if all(_is_known(part) for part in parts.values()):
+        listed = [
+            [pattern, type(part).__name__, float(getattr(part, "delta", 0))]
+            for pattern, part in parts.items()
+        ]
+        told[f"{PREFIX}{PSI}"] = json.dumps(listed)
     return told
+
+
+def _is_known(psi: Any) -> bool:
+    """Whether it is one of ours that a party can compute by its name."""
+    return type(psi).__module__.startswith("fedplus.psi.") and type(psi).__name__ in PROX
 
 
 def of_server(config: Mapping[str, Any], layout: Layout) -> Rule:

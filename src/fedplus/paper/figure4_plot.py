@@ -9,7 +9,7 @@ import numpy as np
 from fedplus.paper.benchmarks import ON_GPU, PREFIX
 from fedplus.paper.figure4_text import TITLES, VARIANTS, heading
 from fedplus.paper.panels import Record, read
-from fedplus.paper.plot import colour, marker, pyplot
+from fedplus.paper.plot import by_column, colour, marker
 
 ROWS = {
     "own": "what a party uses (Fed+: w_k)",
@@ -32,23 +32,15 @@ def draw(results: Path) -> Mapping[str, Any]:
 
 
 def _figure(results: Path, found: Mapping[str, Sequence[Record]]) -> Any:
-    plt = pyplot()
-    figure, grid = plt.subplots(
-        len(ROWS), len(found), figsize=(max(3.1 * len(found), 5.2), 7.6), squeeze=False,
-        sharex="col", sharey="col", layout="constrained",
-    )  # fmt: skip
-    for column, (data, records) in zip(grid.T, found.items(), strict=True):
+    titles = {data: heading(results, data).replace(", N", "\nN") for data in found}
+    figure, grid = by_column(titles, ROWS, (3.1, 7.6), "round", told_size=8)
+    for column, records in zip(grid.T, found.values(), strict=True):
         for axes, kind in zip(column, ROWS, strict=True):
             _panel(axes, records, kind)
-        column[0].set_title(heading(results, data).replace(", N", "\nN"), fontsize=9)
-        column[-1].set_xlabel("round")
-    for axes, told in zip(grid[:, 0], ROWS.values(), strict=True):
-        axes.set_ylabel(f"pooled test accuracy, %\n{told}", fontsize=8)
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside lower center", ncols=min(len(labels), 5), fontsize=8
     )
-    plt.close(figure)
     return figure
 
 

@@ -1,8 +1,5 @@
 """The last models of runs that were judged on training days, judged on the days after them."""
 
-from typing import Any
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -13,8 +10,9 @@ from fedplus.experiments.build import federation_of, model_of
 from fedplus.experiments.folder import MODELS, file_name
 from fedplus.experiments.source import Source
 from fedplus.experiments.spec import Spec
-from fedplus.models import Model, ravel
+from fedplus.models import Model
 from fedplus.paper.failure import BASIS_POINTS, FailureRun
+from fedplus.paper.vectors import vector_of
 from fedplus.simulation.evaluate import constant_answer, in_blocks, judge
 
 
@@ -37,13 +35,8 @@ def held_out(group: list[FailureRun]) -> dict[str, float]:
 
 def models_of(run: FailureRun, federation: Federation, model: Model) -> Host:
     """(N, d): the models that the parties ended with."""
-    from safetensors.numpy import load_file
-
-    layout = ravel(model.init(jax.random.key(0))).layout
-    parties: list[dict[str, Any]] = [
-        load_file(run.folder.path / MODELS / file_name(name)) for name in federation.names
-    ]
-    return np.stack([np.concatenate([one[name].ravel() for name, _ in layout]) for one in parties])
+    folder = run.folder.path / MODELS
+    return np.stack([vector_of(folder / file_name(name), model) for name in federation.names])
 
 
 def _score(model: Model, split: Split, models: Host) -> float:

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,34 @@ def pyplot() -> Any:
         "lines.markersize": 4,
     })  # fmt: skip
     return plt
+
+
+def by_column(
+    titles: Mapping[str, str], rows: Mapping[str, str], size: tuple[float, float], x: str,
+    told_size: float | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
+    """A figure and its axes, (rows, columns): a column a data set, a row for whose model is judged.
+
+    Args:
+        titles: Of the data sets.
+        rows: What is judged, told at the left.
+        size: Width of a column and height of the whole, in inches.
+        x: What the columns have in common below.
+        told_size: Of the letters at the left.
+    """
+    plt = pyplot()
+    width, height = size
+    figure, grid = plt.subplots(
+        len(rows), len(titles), figsize=(max(width * len(titles), 5.2), height), squeeze=False,
+        sharex="col", sharey="col", layout="constrained",
+    )  # fmt: skip
+    for column, title in zip(grid.T, titles.values(), strict=True):
+        column[0].set_title(title, fontsize=9)
+        column[-1].set_xlabel(x)
+    for axes, told in zip(grid[:, 0], rows.values(), strict=True):
+        axes.set_ylabel(f"pooled test accuracy, %\n{told}", fontsize=told_size)
+    plt.close(figure)  # Whoever has it can still draw in it, and save it.
+    return figure, grid
 
 
 def colour(method: str) -> str:

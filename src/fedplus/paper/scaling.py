@@ -8,7 +8,6 @@ import json
 from functools import cache
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -17,12 +16,12 @@ from fedplus.experiments.build import federation_of, model_of
 from fedplus.experiments.folder import GLOBAL, RunFolder
 from fedplus.experiments.source import Source
 from fedplus.experiments.spec import Spec, checked
-from fedplus.models import ravel
 from fedplus.paper import benchmarks, scaling_plot, scaling_text
 from fedplus.paper.judging import added_up, first_of, is_personal, over_seeds, scores
 from fedplus.paper.results import csv_of
 from fedplus.paper.specs import published
 from fedplus.paper.study import Asked, Files, Study
+from fedplus.paper.vectors import vector_of
 from fedplus.simulation.evaluate import in_blocks, judge, summary
 
 METHODS = ("local", "fedprox", "fedavg+", "fedgeomed+", "fedcomed+")
@@ -108,12 +107,8 @@ def _whole(spec_json: str) -> tuple[Any, Any, int, Host]:
 
 def _common_to_all(run: RunFolder, spec_json: str) -> tuple[Host, Host]:
     """(N,): the score of the run's w̃ at every party of the whole federation, and their samples."""
-    from safetensors.numpy import load_file
-
     model, blocks, rows, size = _whole(spec_json)
-    parts = load_file(run.path / GLOBAL)
-    layout = ravel(model.init(jax.random.key(0))).layout
-    w = np.concatenate([parts[name].ravel() for name, _ in layout])
+    w = vector_of(run.path / GLOBAL, model)
     return np.array(judge(model, rows, blocks, jnp.asarray(w[None])).score), size
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedplus.paper.benchmarks import ON_GPU
 from fedplus.paper.figure4_text import VARIANTS
-from fedplus.paper.plot import colour, marker, pyplot
+from fedplus.paper.plot import by_column, colour, marker
 from fedplus.paper.scaling_text import Record, there, title
 from fedplus.paper.specs import published
 
@@ -26,23 +26,15 @@ def draw(results: Path) -> Mapping[str, Any]:
 
 
 def _figure(found: Mapping[str, Sequence[Record]]) -> Any:
-    plt = pyplot()
-    figure, grid = plt.subplots(
-        len(ROWS), len(found), figsize=(max(3.0 * len(found), 5.2), 5.4), squeeze=False,
-        sharex="col", sharey="col", layout="constrained",
-    )  # fmt: skip
+    titles = {data: title(data) for data in found}
+    figure, grid = by_column(titles, ROWS, (3.0, 5.4), "n, parties that train")
     for column, (data, records) in zip(grid.T, found.items(), strict=True):
         for axes, kind in zip(column, ROWS, strict=True):
             _panel(axes, records, kind, published()["scaling"]["rows"].get(data, []))
-        column[0].set_title(title(data), fontsize=9)
-        column[-1].set_xlabel("n, parties that train")
-    for axes, told in zip(grid[:, 0], ROWS.values(), strict=True):
-        axes.set_ylabel(f"pooled test accuracy, %\n{told}")
     handles: dict[str, Any] = {}
     for axes in grid.flat:
         handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=8)
-    plt.close(figure)
     return figure
 
 
