@@ -5,6 +5,9 @@ import hypothesis
 import jax
 import pytest
 
+from fedplus.simulation.cores import make_devices
+
+make_devices()  # In every worker alike, whichever test comes first.
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=300)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -117,13 +117,14 @@ def _done(asked: Asked, jobs: Sequence[Job]) -> Iterator[tuple[Job, Took]]:
 
 def use(device: str | None, threads: int | None) -> None:
     """Choose the device, keep compiled programs; before anything is computed."""
+    import jax
+
+    update: Any = jax.config.update
     if threads is not None:
         os.environ["NPROC"] = str(threads)  # Of XLA's pool of threads.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    import jax
-
+        update("jax_num_cpu_devices", threads)
     if device is not None:
-        update: Any = jax.config.update
         update("jax_platforms", PLATFORMS[device])
     keep_compiled()
 

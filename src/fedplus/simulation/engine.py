@@ -17,6 +17,7 @@ from fedplus._types import Array, Vector
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.local import Shaped
 from fedplus.models import Model, ravel
+from fedplus.simulation.cores import in_shares, on_every
 from fedplus.simulation.faults import Fault, Known, transmit
 from fedplus.simulation.figures import RoundFigures, figures_of
 from fedplus.simulation.mesh import across
@@ -54,7 +55,9 @@ class Plan(NamedTuple):
     faults: tuple[Fault, ...]
     each: Literal["vmap", "map"]
     mesh: Mesh | None
-    """Devices that share the cohort."""
+    """Devices that share the cohort, and the state."""
+    cores: Mesh | None
+    """Devices that share the cohort, and each have the whole state."""
     lanes: bool
     """Whether everything has one more axis: several seeds, or several settings."""
 
@@ -106,7 +109,10 @@ def gradient(model: Model, data: Data) -> Shaped:
 
 
 def _each(plan: Plan) -> Each:
-    return EACH[plan.each] if plan.mesh is None else across(plan.mesh)
+    if plan.mesh is not None:
+        return across(plan.mesh)
+    each = EACH[plan.each]
+    return each if plan.cores is None else in_shares(plan.cores, each)
 
 
 def keys_of_round(key: Array, t: Array) -> Array:
@@ -167,6 +173,15 @@ def some_rounds(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
 ) -> tuple[Any, RoundFigures]:
     """Rounds ``begin``, ..., ``end`` − 1: the state after them, and their figures, (CAPACITY, ...)."""
+    found: tuple[Any, RoundFigures] = on_every(plan.cores, partial(_rounds, plan))(
+        inputs, lane, state, begin, end
+    )
+    return found
+
+
+def _rounds(
+    plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
+) -> tuple[Any, RoundFigures]:
     play = partial(one_round, plan, inputs)
     if plan.lanes:
         play = jax.vmap(play, in_axes=(0, 0, None))

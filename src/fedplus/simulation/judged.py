@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from fedplus._types import Array, Matrix
 from fedplus.algorithm import AbstractAdapting, AbstractAlgorithm
+from fedplus.simulation.cores import of_one
 from fedplus.simulation.engine import EACH, Data, Plan, gradient
 from fedplus.simulation.minibatches import minibatches
 from fedplus.simulation.setup import Setup
@@ -17,7 +18,7 @@ class JudgedModels:
     """Call it on a method, its state and the number of rounds done: (N, d)."""
 
     def __init__(self, setup: Setup) -> None:
-        self._plan, self._data = setup.plan, setup.inputs.data
+        self._plan, self._data = setup.plan, of_one(setup.plan.cores, setup.inputs.data)
 
     def __call__(self, algorithm: AbstractAlgorithm[Any], state: Any, rounds: int) -> Matrix:
         """The models that the parties use."""

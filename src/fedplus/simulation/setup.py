@@ -14,6 +14,7 @@ from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
 from fedplus.data.split import on_device
 from fedplus.models import Model, ravel
+from fedplus.simulation.cores import cores_for, make_devices
 from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan, Rows
 from fedplus.simulation.faults import require_faults, who_is_bad
 from fedplus.simulation.mesh import on_all, require_mesh, spread_rows
@@ -56,9 +57,10 @@ def set_up(
     rounds: int, seeds: Sequence[int], cohort: Any = None, steps: Any = None, epochs: Any = None,
     batch_size: int = 20, weights: Any = None, stragglers: Stragglers | None = None,
     faults: Any = (), each: Literal["auto", "vmap", "map"] = "auto",
-    mesh: Mesh | None = None, paged: bool = False,
+    mesh: Mesh | None = None, cores: int | Literal["auto"] = "auto", paged: bool = False,
 ) -> Setup:  # fmt: skip
     """Check everything, and bring the data to the device."""
+    make_devices()
     require(len(algorithms) > 0 and len(seeds) > 0, "sweep", "none", "a method and a seed at least")
     for algorithm in algorithms:
         require_kinds(algorithm, federation, model)
@@ -73,8 +75,12 @@ def set_up(
     require_fit(federation, model)
     n = federation.parties
     who = cohort_of(cohort, n)
+    alone = cores in ("auto", 1)
+    require(
+        mesh is None or alone, "cores", cores, '"auto" with a mesh, which shares the work itself'
+    )
     if paged:
-        _require_pageable(algorithms, seeds, mesh)
+        _require_pageable(algorithms, seeds, one_device=mesh is None and alone)
     effort = _effort(steps, epochs, federation.train.size, batch_size)
     steps_of = _total(effort)
     same = int(steps_of[0]) if stragglers is None and np.ptp(steps_of) == 0 else None
@@ -84,6 +90,7 @@ def set_up(
     # From a copy, since the program takes the state's memory over.
     states = [lane.algorithm.init(jnp.array(lane.w_first, copy=True), rows) for lane in lanes]
     train = federation.train
+    shared = None if mesh or paged else cores_for(cores, who.size)
     how: Any = "vmap" if mesh else _chosen(each, lanes[0].w_first.size, effort)
     plan = Plan(
         model=model,
@@ -96,6 +103,7 @@ def set_up(
         faults=require_faults(faults, n),
         each=how,
         mesh=mesh,
+        cores=shared,
         lanes=len(runs) > 1,
     )
     data, held = _samples(federation, compares=algorithms[0].compares)
@@ -108,10 +116,11 @@ def set_up(
         bad=who_is_bad(plan.faults, n),
     )
     lane, state = (_stacked(lanes), _stacked(states)) if plan.lanes else (lanes[0], states[0])
-    if mesh is None:  # Where the data is, as the program will leave it: else it compiles twice.
+    devices = mesh or shared
+    if devices is None:  # Where the data is, as the program will leave it: else it compiles twice.
         state = jax.device_put(state, inputs.data.x.sharding)
-    state = spread_rows(mesh, runs[0][0], state, plan.lanes)
-    return Setup(plan, on_all(mesh, inputs), on_all(mesh, lane), state, runs, federation)
+    state = spread_rows(mesh, runs[0][0], on_all(shared, state), plan.lanes)
+    return Setup(plan, on_all(devices, inputs), on_all(devices, lane), state, runs, federation)
 
 
 def _samples(federation: Federation, compares: bool) -> tuple[Data, Rows | None]:
@@ -135,14 +144,14 @@ def rows_of_a_page(cohort: int, parties: int) -> int:
     return min(parties, max(cohort, PAGE))
 
 
-def _require_pageable(algorithms: Sequence[Any], seeds: Sequence[int], mesh: Mesh | None) -> None:
+def _require_pageable(algorithms: Sequence[Any], seeds: Sequence[int], one_device: bool) -> None:
     method = algorithms[0]
     require(
         getattr(method, "over", None) == "active", "store", f"{type(method).__name__} over all parties",
         'used with a method that aggregates the active parties alone (over="active")',
         "Aggregating all of them would read the whole file every round.",
     )  # fmt: skip
-    one = len(algorithms) == len(seeds) == 1 and mesh is None
+    one = len(algorithms) == len(seeds) == 1 and one_device
     require(one, "store", "several runs or devices", "used for one run on one device at a time")
 
 

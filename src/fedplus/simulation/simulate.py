@@ -20,6 +20,7 @@ from fedplus.simulation.faults import Fault
 from fedplus.simulation.figures import RoundFigures
 from fedplus.simulation.interrupt import interruptible
 from fedplus.simulation.judged import JudgedModels
+from fedplus.simulation.cores import of_one
 from fedplus.simulation.mesh import to_host
 from fedplus.simulation.pages import paged
 from fedplus.simulation.progress import progress as shown
@@ -56,6 +57,7 @@ def simulate(
     objective: bool = False,
     each: Literal["auto", "vmap", "map"] = "auto",
     mesh: Mesh | None = None,
+    cores: int | Literal["auto"] = "auto",
     store: str | Path | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None,
@@ -84,6 +86,8 @@ def simulate(
         objective: Record also F_σ over all training samples.
         each: Parties of a cohort all at once ("vmap") or one after the other ("map").
         mesh: Devices that share the work, on one machine or (``jax.distributed``) on several.
+        cores: How many of a CPU's cores share the parties of a round; "auto": all of them, if JAX has
+            computed nothing before. With another number results differ by rounding.
         store: A folder to keep the parties' models in where they outgrow memory; for methods that
             aggregate the active parties alone (``over="active"``).
         checkpoint: A folder to keep checkpoints in.
@@ -167,7 +171,7 @@ def sweep(
             book.add_figures(figures, end - t)
             t = end
             if t % every == 0 or t == rounds:
-                score = book.evaluate(t, setup.split(state), pages)
+                score = book.evaluate(t, setup.split(of_one(setup.plan.cores, state)), pages)
                 said = f"{model.task.score_name} {score.mean():.4g}"
                 if observe is not None:
                     for lane in lanes:
@@ -177,6 +181,7 @@ def sweep(
             show(t, said)
             if interrupt.asked and t < rounds:
                 raise KeyboardInterrupt(keeper.interrupted(t, state, book))
+    state = of_one(setup.plan.cores, state)
     if setup.plan.mesh is not None:
         state = jax.tree.map(jnp.asarray, to_host(state))
     return [

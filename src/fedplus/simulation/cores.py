@@ -1,0 +1,112 @@
+"""A CPU's cores share the parties of a round.
+
+XLA splits one product among threads, which for small models costs more than it gains. Here each core is
+a device that trains parties of its own and learns the others' models at the end of their steps; all
+else, every core does for itself. On two cores that is up to twice as fast (``benchmarks/simulation.py``).
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh
+
+from fedplus._check import require
+from fedplus.work import Each
+
+Spec: Any = jax.sharding.PartitionSpec  # Untyped in JAX.
+AXIS = "cores"
+PATIENCE = {
+    "xla_cpu_collective_call_warn_stuck_timeout_seconds": 600,
+    "xla_cpu_collective_call_terminate_timeout_seconds": 10**9,
+}
+"""A core that has done its share waits for the others. XLA would end the process after a minute."""
+
+
+def make_devices() -> None:
+    """Make every core a device of JAX's, where JAX has not begun and nobody has said otherwise."""
+    config: Any = jax.config
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "device_count" in flags or config.jax_num_cpu_devices != -1:
+        return
+    with suppress(RuntimeError):  # It has begun, and stays with the devices that it has.
+        config.update("jax_num_cpu_devices", _cores())
+        more = [f"--{name}={seconds}" for name, seconds in PATIENCE.items() if name not in flags]
+        os.environ["XLA_FLAGS"] = " ".join([flags, *more]).strip()
+
+
+def cores_for(asked: int | Literal["auto"], cohort: int) -> Mesh | None:
+    """Devices for so many parties a round; None: one is enough."""
+    whole = isinstance(asked, int) and not isinstance(asked, bool) and asked >= 1
+    require(whole or asked == "auto", "cores", repr(asked), 'a whole number ≥ 1, or "auto"')
+    if asked == 1 or jax.default_backend() != "cpu" or jax.process_count() > 1:
+        return None
+    patient = all(name in os.environ.get("XLA_FLAGS", "") for name in PATIENCE)
+    there = jax.local_devices() if patient or asked != "auto" else jax.local_devices()[:1]
+    require(
+        asked == "auto" or asked <= len(there), "cores", asked, f"at most {len(there)}",
+        "JAX has so many devices. Before it computes anything, jax.config.update"
+        '("jax_num_cpu_devices", n) gives it n.',
+    )  # fmt: skip
+    most = len(there) if asked == "auto" else int(asked)
+    count = as_few_as_need_be(cohort, most)
+    return Mesh(np.array(there[:count]), (AXIS,)) if count > 1 else None
+
+
+def as_few_as_need_be(parties: int, most: int) -> int:
+    """The least number of cores, of so many, with which nobody's share grows.
+
+    >>> as_few_as_need_be(10, 8)  # With eight, too, somebody has two.
+    5
+    """
+    share = -(-parties // most)
+    return -(-parties // share)
+
+
+def in_shares(mesh: Mesh, inner: Each) -> Each:
+    """Within a program that every core runs: each does its share, and all get all results."""
+
+    def each(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            parties = len(jax.tree.leaves(args)[0])
+            share = -(-parties // mesh.size)
+            first = lax.axis_index(AXIS) * share
+            mine = jnp.minimum(first + jnp.arange(share), parties - 1)
+            found = inner(function)(*jax.tree.map(lambda leaf: leaf[mine], args))
+            return jax.tree.map(
+                lambda leaf: lax.all_gather(leaf, AXIS, tiled=True)[:parties], found
+            )
+
+        return run
+
+    return each
+
+
+def on_every(mesh: Mesh | None, program: Callable[..., Any]) -> Callable[..., Any]:
+    """The program, run by every core on the same arguments."""
+    if mesh is None:
+        return program
+    # Every core finds the same: nothing but all_gather mixes what they do.
+    shared: Any = jax.shard_map(
+        program, mesh=mesh, in_specs=Spec(), out_specs=Spec(), check_vma=False
+    )
+    return shared  # type: ignore[no-any-return]
+
+
+def of_one(mesh: Mesh | None, tree: Any) -> Any:
+    """The arrays as the first core has them."""
+    if mesh is None:
+        return tree
+    return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+
+
+def _cores() -> int:
+    """That this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
