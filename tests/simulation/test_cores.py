@@ -53,7 +53,8 @@ from fedplus.simulation.cores import cores_for, make_devices
 make_devices()
 import jax
 mesh = cores_for("auto", 10)
-print(len(jax.devices()), 1 if mesh is None else mesh.size, "terminate" in os.environ.get("XLA_FLAGS", ""))
+patient = "terminate" in os.environ.get("XLA_FLAGS", "")
+print(len(jax.devices()), 1 if mesh is None else mesh.size, patient)
 """
 
 

@@ -2,7 +2,7 @@
 
 XLA splits one product among threads, which for small models costs more than it gains. Here each core is
 a device that trains parties of its own and learns the others' models at the end of their steps; all
-else, every core does for itself. On two cores that is up to twice as fast (``benchmarks/simulation.py``).
+else, every core does for itself. On two cores that is up to twice as fast.
 """
 
 import os

@@ -15,12 +15,12 @@ from fedplus._check import require, require_whole
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
 from fedplus.models import Model
+from fedplus.simulation.cores import of_one
 from fedplus.simulation.engine import CAPACITY, some_rounds
 from fedplus.simulation.faults import Fault
 from fedplus.simulation.figures import RoundFigures
 from fedplus.simulation.interrupt import interruptible
 from fedplus.simulation.judged import JudgedModels
-from fedplus.simulation.cores import of_one
 from fedplus.simulation.mesh import to_host
 from fedplus.simulation.pages import paged
 from fedplus.simulation.progress import progress as shown
