@@ -5,9 +5,7 @@ import hypothesis
 import jax
 import pytest
 
-from fedplus.simulation.cores import make_devices
-
-make_devices()  # In every worker alike, whichever test comes first.
+jax.config.update("jax_num_cpu_devices", 1)  # There is a worker a core already.
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=300)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
