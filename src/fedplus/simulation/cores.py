@@ -27,12 +27,16 @@ PATIENCE = {
 }
 """A core that has done its share waits for the others. XLA would end the process after a minute."""
 
+UNTRIED = (0, 12)
+"""The first JAX of which it is not known that it has these settings: XLA ends over one it has not."""
+
 
 def make_devices() -> None:
     """Make every core a device of JAX's, where JAX has not begun and nobody has said otherwise."""
     config: Any = jax.config
     flags = os.environ.get("XLA_FLAGS", "")
-    if "device_count" in flags or config.jax_num_cpu_devices != -1:
+    said = "device_count" in flags or config.jax_num_cpu_devices != -1
+    if said or jax.__version_info__ >= UNTRIED:
         return
     with suppress(RuntimeError):  # It has begun, and stays with the devices that it has.
         config.update("jax_num_cpu_devices", _cores())
