@@ -25,7 +25,6 @@ ATTACKS: dict[str, dict[str, float]] = {
 SHARES = (0.15, 0.3, 0.45)
 MOST_SEEDS = 3
 QUICK = {"train.rounds": 10, "train.evaluate_every": 10}
-QUICKLY = ("local", "fedavg", "fedgeomed+")
 
 
 class Case(NamedTuple):
@@ -57,9 +56,8 @@ def cases_of(asked: Asked) -> list[Case]:
 
 def calm(asked: Asked) -> dict[str, Spec]:
     """Without an attack."""
-    quickly = asked._replace(methods=asked.methods or QUICKLY) if asked.quick else asked
     one = spec(NAME, QUICK if asked.quick else {}, asked.seeds[:MOST_SEEDS])
-    return {NAME: wanted(one, quickly)} if asked.only in NAME else {}
+    return {NAME: wanted(one, asked)} if asked.only in NAME else {}
 
 
 def attacked(of: Spec, cases: Sequence[Case]) -> dict[str, Spec]:

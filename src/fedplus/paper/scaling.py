@@ -46,7 +46,7 @@ def specs_of(asked: Asked, data: str) -> dict[int, dict[str, Spec]]:
 
 
 def _kept(method: str, asked: Asked) -> bool:
-    return not asked.methods or method in asked.methods
+    return not asked.named or method in asked.named
 
 
 def _smaller(n: int) -> dict[str, Any]:

@@ -16,9 +16,8 @@ from fedplus.paper.training import runs_of
 PREFIX = "silos-"
 BY = "tuning-silos"
 QUICK = {"train.rounds": 5, "train.evaluate_every": 5}
-QUICKLY = ("local", "fedavg", "fedgeomed+")
-"""Methods of a quick try, on the two smallest federations: compiling takes most of its time."""
 SMALL = ("silos-hospitals", "silos-patients")
+"""The federations of a quick try."""
 LEVEL = 0.95
 """Of the interval over seeds that a party's gain has to leave 0 out of."""
 
@@ -28,7 +27,6 @@ def specs_of(asked: Asked) -> dict[str, Spec]:
     listed = [name for name in names(PREFIX) if asked.only in name]
     if asked.quick:
         listed = [name for name in listed if name in SMALL]
-        asked = asked._replace(methods=asked.methods or QUICKLY)
     quick = QUICK if asked.quick else {}
     return {name: wanted(spec(name, quick, asked.seeds), asked, "local") for name in listed}
 

@@ -32,12 +32,12 @@ def spec(name: str, settings: Mapping[str, Any] | None = None, seeds: Any = None
 
 
 def wanted(of: Spec, what: Asked, always: str = "") -> Spec:
-    """The specification with the methods that ``--methods`` leaves, and one that is always there."""
-    if not what.methods:
+    """The specification with the methods that are asked for, and one that is always there."""
+    if not what.named:
         return of
-    kept = [one for one in of.methods if one.name in (*what.methods, always)]
+    kept = [one for one in of.methods if one.name in (*what.named, always)]
     there = ", ".join(dict.fromkeys(one.name for one in of.methods))
-    require(bool(kept), "--methods", ", ".join(what.methods), f"one or more of: {there}")
+    require(bool(kept), "--methods", ", ".join(what.named), f"one or more of: {there}")
     return of.model_copy(update={"methods": kept})
 
 

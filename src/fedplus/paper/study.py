@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 Files = Mapping[str, str]
 """Small files: name ↦ content."""
+TRIED = ("local", "fedavg", "fedprox", "fedavg+", "fedgeomed+")
+"""Methods of a quick try: compiling takes most of its time."""
 
 
 class Asked(NamedTuple):
@@ -15,7 +17,7 @@ class Asked(NamedTuple):
     """For its runs and results."""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     quick: bool = False
-    """A try of a minute or so: few rounds, few seeds, the same code."""
+    """A try of half a minute or so: few rounds, methods and seeds, the same code."""
     jobs: int = 1
     """Processes to train in; with one, this process trains."""
     device: str | None = None
@@ -24,6 +26,11 @@ class Asked(NamedTuple):
     """Only specifications that have this in their names."""
     methods: tuple[str, ...] = ()
     """Only these methods, by name; none: all."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The methods to keep; none: all."""
+        return self.methods or (TRIED if self.quick else ())
 
 
 class Study(NamedTuple):
