@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedplus._check import SettingError
@@ -70,6 +71,8 @@ def test_the_mean_over_splits_decides(better, eta):
 
 def test_what_diverges_on_one_split_is_not_taken():
     assert splits.merged([part(0.5, 0.6, 0.9), part(0.5, 0.7, None)])["settings"]["eta"] == 1.0
+    lower = [part(np.inf, 0.6, 0.9, better="lower"), part(0.5, 0.7, 0.9, better="lower")]
+    assert splits.merged(lower)["settings"]["eta"] == 1.0
     with pytest.raises(SettingError, match="all diverged"):
         splits.merged([part(None, 0.5, None), part(0.5, None, None)])
 

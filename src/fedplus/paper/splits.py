@@ -40,7 +40,7 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _mean(scores: Sequence[float | None]) -> float | None:
-    known = [score for score in scores if score is not None]
+    known = [score for score in scores if score is not None and np.isfinite(score)]
     return float(np.mean(known)) if len(known) == len(scores) else None
 
 
