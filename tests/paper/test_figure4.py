@@ -224,3 +224,9 @@ def test_scaling_judges_all_parties_by_own_models_and_the_rest_by_the_common_one
     (thirty,) = [r for r in records if r["parties"] == 30 and r["method"] == "fedcomed+"]
     assert thirty["all_pooled"] == pytest.approx(thirty["served_pooled"], rel=1e-5)
     assert (place / "kept" / "scaling.png").stat().st_size > 5000
+
+
+def test_where_there_are_fewer_seeds_it_is_said():
+    of = {"mnist": {"fedavg": {"seeds": 3.0}}, "sent140": {"fedavg": {"seeds": 2.0}}}
+    assert figure4_text.seeds_told(of) == "3, 2 on Sent140"
+    assert figure4_text.seeds_told({"mnist": of["mnist"]}) == "3"

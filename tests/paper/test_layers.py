@@ -1,15 +1,17 @@
 """Layers: the hybrid's trials read part by part; a quick try from beginning to end."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from command import fedplus
-from fedplus.paper import layers, layers_text, tuning
+from fedplus.paper import layers, layers_plot, layers_text, tuning
 from fedplus.paper.results import read_csv
 from fedplus.paper.specs import names, spec
 from fedplus.paper.study import Asked
 
+RESULTS = Path(__file__).parents[2] / "docs" / "paper"
 TRIALS = [
     {"head_psi": head, "head_delta": None, "rest_psi": rest, "rest_delta": 0.1, "validation": v}
     for head, rest, v in (
@@ -53,14 +55,18 @@ def test_what_is_said_of_the_large_one_is_in_its_specification():
 
 
 def test_layers_from_beginning_to_end(tmp_path):
+    before = tmp_path / "kept/layers-sent140.csv"  # Made on another machine.
+    before.parent.mkdir()
+    before.write_text("method\nhybrid\n")
     fedplus(
         "paper", "layers", "--quick", "--jobs", "1", "--methods", "hybrid",
         "--out", tmp_path, "--results", tmp_path / "kept",
     )  # fmt: skip
     kept = tmp_path / "kept"
-    trials = read_csv(kept / "layers-trials.csv")
+    assert before.read_text() == "method\nhybrid\n"
+    trials = read_csv(kept / "layers-negatives-trials.csv")
     assert len(trials) == tuning.QUICK
-    chosen = json.loads((kept / "layers-tuning.json").read_text())["layers-negatives"]["hybrid"]
+    chosen = json.loads((kept / "layers-negatives-tuning.json").read_text())["hybrid"]
     best = max(trials, key=lambda one: one["validation"])
     assert chosen["score"] == pytest.approx(best["validation"])
     for pattern, part in layers.PARTS.items():
@@ -69,7 +75,19 @@ def test_layers_from_beginning_to_end(tmp_path):
     run = tmp_path / "quick/layers/layers-negatives/hybrid-fed+-0"
     lines = (run / "rounds.jsonl").read_text().splitlines()
     scores = json.loads(lines[-1])["personal_score"]
-    (row,) = [one for one in read_csv(kept / "layers.csv") if one["method"] == "hybrid"]
+    (row,) = [one for one in read_csv(kept / "layers-negatives.csv") if one["method"] == "hybrid"]
     assert row["mean"] == pytest.approx(sum(scores) / 10, rel=1e-4)
     assert row["outliers"] == pytest.approx(sum(scores[7:]) / 3, rel=1e-4)
     assert (kept / "layers.svg").stat().st_size > 0
+
+
+def test_federations_made_apart_are_told_together():
+    told = layers_text.blocks(RESULTS)
+    assert list(layers_text.there(RESULTS)) == list(layers_text.TITLES)
+    for title in layers_text.TITLES.values():
+        assert f"| {title} | hybrid Fed+ |" in told["layers"]
+        assert f"| {title} | head |" in told["layers-psi"]
+    assert "stand-in" in layers_text.TITLES["sent140"]
+    (figure,) = layers_plot.draw(RESULTS).values()
+    titles = [axis.get_title() for axis in figure.axes]
+    assert [title for title in titles if title] == list(layers_text.TITLES.values())

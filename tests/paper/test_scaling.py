@@ -55,3 +55,17 @@ def test_the_mean_is_over_the_variants_that_were_trained():
     assert scaling_text.fed_plus(records[2:], 3, "own") is None
     records.append({"parties": 3.0, "method": "fedcomed+", "own_pooled": 0.7})
     assert scaling_text.fed_plus(records, 3, "own") == pytest.approx(60)
+
+
+def test_the_spread_is_that_of_the_variant_that_spreads_most():
+    def one(method, std, n=3.0):
+        return {"parties": n, "method": method, "own_pooled_std": std}
+
+    records = [
+        one("fedavg+", 0.01),
+        one("fedcomed+", 0.03),
+        one("local", 0.5),
+        one("fedavg+", 0.9, 9.0),
+    ]
+    assert scaling_text.spread(records, 3.0, ("fedavg+", "fedcomed+")) == pytest.approx(3.0)
+    assert scaling_text.spread([one("fedavg+", None)], 3.0, ("fedavg+",)) is None

@@ -69,6 +69,16 @@ def test_a_run_that_failed_is_no_gain_and_seeds_without_local_training_do_not_co
     assert silos.rows_of([one for one in made if one.status["method"] != "local"]) == []
 
 
+def test_a_party_that_diverged_under_one_seed_loses_without_bound_and_nothing_is_sure(tmp_path):
+    made, _, _ = runs(tmp_path, "lower", seeds=2)
+    made += [run(tmp_path, "local", 2, (0.5, 0.5, 0.5), "lower")]
+    made += [run(tmp_path, "fedavg+", 2, (None, 0.1, 0.1), "lower")]
+    first, *others = silos.rows_of(made)
+    assert (first["gain"], first["score"]) == (-np.inf, np.inf)
+    assert silos_text.surely(first) == 0
+    assert all(np.isfinite(row["gain"]) and np.isfinite(row["half_width"]) for row in others)
+
+
 def test_small_and_large_parties_are_told_apart():
     records = [{"samples": s, "gain": g} for s, g in ((10, 4.0), (40, 1.0), (20, 2.0), (30, 0.0))]
     assert silos_text.halves(records) == (3.0, 0.5)

@@ -1,9 +1,15 @@
 """Grids of several studies: alike for every method, by name or by label."""
 
+import json
+from pathlib import Path
+
+import numpy as np
 import pytest
 
-from fedplus.paper import attacks, layers, silos, tuning
-from fedplus.paper.specs import names, spec
+from fedplus._check import SettingError
+from fedplus.paper import attacks, layers, silos, splits, tuning
+from fedplus.paper.specs import names, spec, wanted
+from fedplus.paper.study import Asked
 
 STUDIES = {
     silos.BY: names(silos.PREFIX), attacks.BY: [attacks.NAME], layers.BY: names(layers.PREFIX),
@@ -12,7 +18,7 @@ STUDIES = {
 
 @pytest.mark.parametrize("by", STUDIES)
 def test_every_method_has_as_many_candidates(by):
-    budget = tuning.rules(by)["budget"]["candidates"]
+    budget = tuning.rules(by)["budget"].get("candidates")
     for name in STUDIES[by]:
         one = spec(name)
         assert {tuning.key_of(method) for method in one.methods} == set(tuning.rules(by)["grid"])
@@ -21,7 +27,8 @@ def test_every_method_has_as_many_candidates(by):
             for values in tuning.grid_of(key, method.settings, by).values():
                 assert all(values.count(value) == 1 for value in values)
                 count *= len(values)
-            assert count >= tuning.candidates_of(key, by) >= budget
+            if budget is not None:
+                assert count >= tuning.candidates_of(key, by) >= budget
             if key != "hybrid":
                 assert tuning.candidates_of(key, by) == budget
 
@@ -42,3 +49,56 @@ def test_chosen_settings_go_to_the_method_with_that_label():
 def test_settings_are_chosen_for_the_length_that_is_trained():
     assert tuning.rounds_of(spec("attacks"), attacks.BY) == 60
     assert tuning.rounds_of(spec("table2-mnist-robust-n10")) == 100
+
+
+def part(*means, better="higher"):
+    """What one split says of candidates that differ in η."""
+    trials = [
+        {"settings": {"eta": eta, "sigma": 1.0}, "mean": mean}
+        for eta, mean in zip((0.1, 1.0, 10.0), means, strict=True)
+    ]
+    return {"rounds": 5, "better": better, "trials": trials}
+
+
+@pytest.mark.parametrize(("better", "eta"), [("higher", 1.0), ("lower", 0.1)])
+def test_the_mean_over_splits_decides(better, eta):
+    found = splits.merged([part(0.5, 0.6, 0.9, better=better), part(0.5, 0.7, 0.2, better=better)])
+    assert found["settings"] == {"eta": eta, "sigma": 1.0}
+    assert found["at_edge"] == (["eta"] if eta == 0.1 else [])
+    assert found["score"] == pytest.approx(0.65 if better == "higher" else 0.5)
+    assert found["splits"] == 2
+
+
+def test_what_diverges_on_one_split_is_not_taken():
+    assert splits.merged([part(0.5, 0.6, 0.9), part(0.5, 0.7, None)])["settings"]["eta"] == 1.0
+    lower = [part(np.inf, 0.6, 0.9, better="lower"), part(0.5, 0.7, 0.9, better="lower")]
+    assert splits.merged(lower)["settings"]["eta"] == 1.0
+    with pytest.raises(SettingError, match="all diverged"):
+        splits.merged([part(None, 0.5, None), part(0.5, None, None)])
+
+
+def test_patterns_stay_in_the_order_in_which_they_match():
+    parts = {"head/*": {"psi": "l1", "delta": 0.1}, "*": {"psi": "zero"}}
+    trial = {"settings": {"parts": parts}, "mean": 0.5}
+    found = splits.merged([{"rounds": 5, "better": "higher", "trials": [trial]}])
+    assert list(found["settings"]["parts"]) == ["head/*", "*"]
+
+
+def test_a_candidate_is_judged_on_every_split(tmp_path, monkeypatch):
+    drawn = []
+
+    def judged(asked, jobs):
+        for job in jobs:
+            place, split = Path(job.given[0]), job.given[-1]
+            drawn.append(split)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(json.dumps(part(0.5, 0.9 if split == 0 else 0.1, 0.4)))
+
+    monkeypatch.setattr(tuning, "carry_out", judged)
+    asked = Asked(tmp_path, methods=("local",))
+    specs = {"silos-hospitals": wanted(spec("silos-hospitals"), asked)}
+    tuning.tuned(asked, specs, silos.BY)
+    assert drawn == tuning.rules(silos.BY)["budget"]["splits"]
+    assert tuning.chosen_for(asked, "silos-hospitals")["local"]["eta"] == 0.1
+    tuning.tuned(asked, specs, silos.BY)
+    assert len(drawn) == 3  # What is judged is not judged again.

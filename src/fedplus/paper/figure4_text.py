@@ -7,6 +7,7 @@ from typing import Any
 from fedplus.paper.benchmarks import ON_GPU, PREFIX
 from fedplus.paper.panels import read
 from fedplus.paper.results import read_json
+from fedplus.paper.signed import signed
 from fedplus.paper.specs import names, published
 from fedplus.report.formats import piped
 
@@ -71,8 +72,7 @@ def _cell(one: Record | None, kind: str) -> str:
 
 
 def _notes(results: Path, found: Mapping[str, Mapping[str, Record]]) -> str:
-    seeds = sorted({int(one["seeds"]) for of in found.values() for one in of.values()})
-    told = [f"Seeds: {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))}."]
+    told = [f"Seeds: {seeds_told(found)}."]
     for data, of in found.items():
         active = next(one["active"] for method, one in of.items() if method != "majority")
         if active < 1:
@@ -84,6 +84,14 @@ def _notes(results: Path, found: Mapping[str, Mapping[str, Record]]) -> str:
         read_json(results / f"{PREFIX}{data}-about.json")["processor_seconds"] for data in found
     )
     return " ".join([*told, f"Processor time: {minutes / 60:.0f} minutes."])
+
+
+def seeds_told(found: Mapping[str, Mapping[str, Record]]) -> str:
+    """The most seeds of any data set, and where there are fewer; of a data set the fewest count."""
+    counts = {data: min(int(one["seeds"]) for one in of.values()) for data, of in found.items()}
+    most = max(counts.values())
+    fewer = [f"{count} on {TITLES[data]}" for data, count in counts.items() if count < most]
+    return ", ".join([str(most), *fewer])
 
 
 def margins(of: Mapping[str, Record], kind: str) -> dict[str, float]:
@@ -107,15 +115,15 @@ def _lead(results: Path, found: Mapping[str, Mapping[str, Record]]) -> str:
                 cells.append("–")
                 continue
             most = max(leads, key=lambda m: leads[m])
-            cells.append(f"{_signed(leads[most])} ({of[most]['label']})")
+            cells.append(f"{signed(leads[most])} ({of[most]['label']})")
             if data in paper["parties"]:
                 best[kind].append(leads[most])
         local = of.get("local")
         own = max((of[m]["own_pooled"] for m in VARIANTS if m in of), default=None)
         apart = None if local is None or own is None else 100 * (own - local["own_pooled"])
-        rows.append([*cells, "–" if apart is None else _signed(apart)])
+        rows.append([*cells, "–" if apart is None else signed(apart)])
     count = len(best["own"])
-    mean = [_signed(sum(of) / len(of)) if of else "–" for of in best.values()]
+    mean = [signed(sum(of) / len(of)) if of else "–" for of in best.values()]
     label = f"mean over the paper's sets, {count} of {len(paper['parties'])}"
     rows.append([label, f"{paper['over_fedprox']:.1f}", *mean, ""])
     heads = [f"best Fed+ over FedProx, by {told}" for told in JUDGED.values()]
@@ -137,8 +145,4 @@ def verdict(leads: Sequence[float], whole: int) -> str:
     )  # fmt: skip
     some = "" if len(leads) == whole else f", {whole - len(leads)} not tried"
     told = told if len(leads) == whole else f"so far {told}"
-    return f"{told} ({_signed(mean)} on average, ahead on {ahead} of {len(leads)}{some})"
-
-
-def _signed(points: float) -> str:
-    return f"{points:+.1f}".replace("-", "−")
+    return f"{told} ({signed(mean)} on average, ahead on {ahead} of {len(leads)}{some})"

@@ -41,37 +41,40 @@ def train(asked: Asked) -> None:
 
 
 def collect(asked: Asked) -> Files:
-    """``layers.csv``: a row a federation and method; the hybrid's trials; what was chosen."""
+    """Of each federation that has runs: a row a method, the hybrid's trials, what was chosen.
+
+    Files of its own each, so that what was made on another machine stays as it is.
+    """
     specs = specs_of(asked)
-    tuned = tuning.chosen_specs(asked, specs, BY)
-    rows: list[dict[str, Any]] = []
-    for name, one in tuned.items():
-        runs = runs_of(one, asked.folder / name)
-        rows += [
-            {
-                "data": name.removeprefix(PREFIX), "method": record["method"] or "majority",
-                "label": record["label"], **{key: record.get(key) for key in KEPT},
-            }
-            for record in (as_records(table_of(runs)) if runs else [])
-        ]  # fmt: skip
-    if not rows:
-        return {}
     told = tuning.told(asked, specs)
-    files = {f"{name}-tuned.toml": to_toml(one) for name, one in tuned.items()}
-    if trials := [row for name, of in told.items() for row in trials_of(name, of)]:
-        files["layers-trials.csv"] = csv_of(trials)
-    short = {
-        name: {key: {**one, "trials": len(one["trials"])} for key, one in of.items()}
-        for name, of in told.items()
-    }
-    return files | {"layers.csv": csv_of(rows), "layers-tuning.json": json_of(short)}
+    files: dict[str, str] = {}
+    for name, one in tuning.chosen_specs(asked, specs, BY).items():
+        runs = runs_of(one, asked.folder / name)
+        if not runs:
+            continue
+        rows = [
+            {
+                "method": record["method"] or "majority", "label": record["label"],
+                **{key: record.get(key) for key in KEPT},
+            }
+            for record in as_records(table_of(runs))
+        ]  # fmt: skip
+        of = told[name]
+        short = {key: {**found, "trials": len(found["trials"])} for key, found in of.items()}
+        files |= {
+            f"{name}.csv": csv_of(rows), f"{name}-tuned.toml": to_toml(one),
+            f"{name}-tuning.json": json_of(short),
+        }  # fmt: skip
+        if trials := trials_of(of):
+            files[f"{name}-trials.csv"] = csv_of(trials)
+    return files
 
 
-def trials_of(name: str, told: Mapping[str, Any]) -> list[dict[str, Any]]:
+def trials_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row a trial of the hybrid: ψ and δ of each part, and how it did on validation samples."""
     rows = []
     for trial in told.get("hybrid", {"trials": []})["trials"]:
-        row: dict[str, Any] = {"data": name.removeprefix(PREFIX)}
+        row: dict[str, Any] = {}
         for pattern, part in PARTS.items():
             psi = trial["settings"]["parts"][pattern]
             row |= {f"{part}_psi": psi["psi"], f"{part}_delta": psi.get("delta")}

@@ -1,42 +1,46 @@
 """The study of layers as a figure: a map of ψ by ψ and a row of test accuracies a federation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedplus.paper.layers_text import NAMES, PSIS, TITLES, best_by
+from fedplus.paper.layers_text import NAMES, PSIS, TITLES, Record, best_by, there
 from fedplus.paper.plot import colour, marker, pyplot
-from fedplus.paper.results import read_csv
+
+LEAST_RANGE = 5.0
+"""Points that the colours span at least: less would make a difference of what is none."""
 
 
 def draw(results: Path) -> Mapping[str, Any]:
     """None where there are no results."""
-    if not all((results / name).exists() for name in ("layers.csv", "layers-trials.csv")):
+    found, tried = there(results), there(results, "-trials")
+    sets = [data for data in found if data in tried]
+    if not sets:
         return {}
-    records, trials = read_csv(results / "layers.csv"), read_csv(results / "layers-trials.csv")
     plt = pyplot()
-    sets = list(dict.fromkeys(one["data"] for one in trials))
     figure, axes = plt.subplots(
         2, len(sets), figsize=(4.6 * len(sets), 6.6), squeeze=False, layout="constrained",
         height_ratios=(1.5, 1),
     )  # fmt: skip
     for (above, below), data in zip(axes.T, sets, strict=True):
-        _map(above, [one for one in trials if one["data"] == data])
-        _methods(below, [one for one in records if one["data"] == data])
+        _map(above, tried[data])
+        _methods(below, found[data])
         above.set_title(TITLES[data])
     plt.close(figure)
     return {"layers": figure}
 
 
-def _map(axis: Any, trials: list[dict[str, Any]]) -> None:
+def _map(axis: Any, trials: Sequence[Record]) -> None:
     """The best validation accuracy with each pair of ψ, and the two δ that gave it."""
     found = [[best_by(trials, rest=rest, head=head) for head in PSIS] for rest in PSIS]
     values = [[100 * one["validation"] if one else np.nan for one in row] for row in found]
     known = np.array(values)
-    axis.imshow(known, cmap="cividis", aspect="auto")
-    middle = np.nanmean([np.nanmin(known), np.nanmax(known)])
+    best = float(np.nanmax(known))
+    least = min(float(np.nanmin(known)), best - LEAST_RANGE)
+    axis.imshow(known, cmap="cividis", aspect="auto", vmin=least, vmax=best)
+    middle = (least + best) / 2
     for i, row in enumerate(found):
         for j, one in enumerate(row):
             if one is not None:
@@ -53,7 +57,7 @@ def _map(axis: Any, trials: list[dict[str, Any]]) -> None:
     axis.grid(False)
 
 
-def _methods(axis: Any, records: list[dict[str, Any]]) -> None:
+def _methods(axis: Any, records: Sequence[Record]) -> None:
     shown = [one for one in records if one["method"] != "majority" and one["mean"] is not None]
     for i, one in enumerate(shown):
         method = one["method"]

@@ -11,7 +11,7 @@ from fedplus.report.formats import piped
 Record = Mapping[str, Any]
 TITLES = {
     "negatives": "three of ten parties hold negatives", "noise": "two noisy classes a party",
-    "sent140": "tweets, an LSTM",
+    "sent140": "tweets, an LSTM (stand-in for Sent140)",
 }  # fmt: skip
 PSIS = ("zero", "quadratic", "l2", "l1")
 PARTS = ("rest", "head")
@@ -25,17 +25,24 @@ PICTURE = (
 )
 
 
+def there(results: Path, kind: str = "") -> dict[str, list[Record]]:
+    """Federation ↦ its records, or with ``kind="-trials"`` the hybrid's trials."""
+    paths = {data: results / f"layers-{data}{kind}.csv" for data in TITLES}
+    return {data: list(read_csv(path)) for data, path in paths.items() if path.exists()}
+
+
 def blocks(results: Path) -> Mapping[str, str]:
     """Test samples; then what each part wants, on validation samples; and what was chosen."""
-    if not (results / "layers.csv").exists():
+    found, trials = there(results), there(results, "-trials")
+    if not found:
         return {}
-    records = read_csv(results / "layers.csv")
+    told = {data: read_json(results / f"layers-{data}-tuning.json") for data in found}
     made = {
-        "layers": f"{PICTURE}\n\n{_answer(records)}",
-        "layers-settings": chosen_table(read_json(results / "layers-tuning.json"), "layers-"),
+        "layers": f"{PICTURE}\n\n{_answer(found)}",
+        "layers-settings": chosen_table(told, ""),
     }
-    if (results / "layers-trials.csv").exists():
-        made["layers-psi"] = _wants(read_csv(results / "layers-trials.csv"))
+    if trials:
+        made["layers-psi"] = _wants(trials)
     return made
 
 
@@ -49,10 +56,9 @@ def best_by(trials: Sequence[Record], **given: str) -> Record | None:
     return max(mine, key=lambda one: float(one["validation"]), default=None)
 
 
-def _answer(records: Sequence[Record]) -> str:
+def _answer(found: Mapping[str, Sequence[Record]]) -> str:
     rows = []
-    for data in dict.fromkeys(one["data"] for one in records):
-        mine = [one for one in records if one["data"] == data]
+    for data, mine in found.items():
         split = any(one["outliers"] is not None for one in mine)
         for one in mine:
             others, unlike = (_percent(one[key]) for key in ("the_others", "outliers"))
@@ -69,15 +75,14 @@ def _answer(records: Sequence[Record]) -> str:
     return piped(headings, rows)
 
 
-def _wants(trials: Sequence[Record]) -> str:
+def _wants(trials: Mapping[str, Sequence[Record]]) -> str:
     """A part's best with each ψ, whatever the other part has."""
     rows = []
-    for data in dict.fromkeys(one["data"] for one in trials):
-        mine = [one for one in trials if one["data"] == data]
+    for data, mine in trials.items():
         for part in PARTS:
-            found = [best_by(mine, **{part: psi}) for psi in PSIS]
+            best = [best_by(mine, **{part: psi}) for psi in PSIS]
             name = "head" if part == "head" else "the layers before"
-            rows.append([TITLES[data], name, *(_cell(one, part) for one in found)])
+            rows.append([TITLES[data], name, *(_cell(one, part) for one in best)])
     return piped(["", "part", *NAMES.values()], rows)
 
 

@@ -25,7 +25,7 @@ from fedplus.paper.vectors import vector_of
 from fedplus.simulation.evaluate import in_blocks, judge, summary
 
 METHODS = ("local", "fedprox", "fedavg+", "fedgeomed+", "fedcomed+")
-MOST_SEEDS = 2
+MOST_SEEDS = 3
 
 
 def sizes(asked: Asked, data: str) -> list[int]:

@@ -42,6 +42,17 @@ def fed_plus(records: Sequence[Record], n: float, kind: str) -> float | None:
     return 100 * float(np.mean(of)) if of and None not in of else None
 
 
+def spread(
+    records: Sequence[Record], n: float, methods: Sequence[str], kind: str = "own"
+) -> float | None:
+    """The largest standard deviation over seeds of these methods; None where all have one seed."""
+    found = [
+        one[f"{kind}_pooled_std"] for one in records
+        if one["parties"] == n and one["method"] in methods
+    ]  # fmt: skip
+    return max((100 * one for one in found if one is not None), default=None)
+
+
 def grows(values: Sequence[float | None]) -> str:
     """Whether accuracy rises with every step."""
     if len(values) < 2 or None in values:
@@ -60,14 +71,18 @@ def blocks(results: Path) -> Mapping[str, str]:
         printed = dict(map(tuple, paper.get(data, [])))
         counts = list(dict.fromkeys(one["parties"] for one in records))
         for n in counts:
-            cells = [_number(fed_plus(records, n, kind)) for kind in COLUMNS]
-            cells += [_number(_one(records, n, m)) for m in ("local", "fedprox")]
-            rows.append(
-                [title(data), f"{n:g}", _number(printed.get(n)), *cells, _majority(records, n)]
-            )
+            cells = [
+                _cell(fed_plus(records, n, kind), spread(records, n, VARIANTS, kind))
+                for kind in COLUMNS
+            ]
+            cells += [
+                _cell(_one(records, n, m), spread(records, n, (m,))) for m in ("local", "fedprox")
+            ]
+            first = [title(data), f"{n:g}", _seeds(records, n), _number(printed.get(n))]
+            rows.append([*first, *cells, _majority(records, n)])
         told = [grows([fed_plus(records, n, kind) for n in counts]) for kind in COLUMNS]
         growth.append([title(data), *told])
-    heads = ["", "n", "paper", *COLUMNS.values(), "local SGD", "FedProx", "majority class"]
+    heads = ["", "n", "seeds", "paper", *COLUMNS.values(), "local SGD", "FedProx", "majority class"]
     table = piped(heads, rows)
     absent = [n.removeprefix(PREFIX) for n in names(PREFIX) if n.removeprefix(PREFIX) not in found]
     note = f"\n\nNot trained yet: {', '.join(TITLES[data] for data in absent)}." if absent else ""
@@ -89,8 +104,17 @@ def _one(records: Sequence[Record], n: float, method: str) -> float | None:
     return 100 * found[0]["own_pooled"] if found else None
 
 
+def _seeds(records: Sequence[Record], n: float) -> str:
+    counts = sorted({int(one["seeds"]) for one in records if one["parties"] == n})
+    return " or ".join(map(str, counts))
+
+
 def _majority(records: Sequence[Record], n: float) -> str:
     return _number(100 * next(r["majority_pooled"] for r in records if r["parties"] == n))
+
+
+def _cell(value: float | None, std: float | None) -> str:
+    return _number(value) + ("" if value is None or std is None else f" ± {std:.1f}")
 
 
 def _number(value: float | None) -> str:

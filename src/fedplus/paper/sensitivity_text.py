@@ -6,6 +6,7 @@ from typing import Any
 
 from fedplus.experiments.defaults import LABELS
 from fedplus.paper.results import read_csv
+from fedplus.paper.signed import signed
 from fedplus.report.formats import piped
 
 Record = Mapping[str, Any]
@@ -36,7 +37,7 @@ def _settings(records: Sequence[Record], sweep: str) -> list[list[str]]:
     for method in dict.fromkeys(r["method"] for r in mine if r["value"] is not None):
         tried = sorted((r for r in mine if r["method"] == method), key=lambda r: r["mean"])
         low, high = tried[0], tried[-1]
-        gain = "–" if local is None else f"{100 * (high['mean'] - local):+.1f}".replace("-", "−")
+        gain = "–" if local is None else signed(100 * (high["mean"] - local))
         rows.append([
             {"delta": "δ", "sigma": "σ"}[sweep], LABELS[method], f"{high['value']:g}",
             f"{100 * high['mean']:.1f}", f"{low['value']:g}", f"{100 * low['mean']:.1f}", gain,

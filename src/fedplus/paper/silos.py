@@ -56,7 +56,8 @@ def rows_of(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
     """Of every method but local training and every party: score, gain over local, what is sure.
 
     A gain is the difference under one seed, with the same split and as many steps: of accuracies in
-    points, of squared errors in % of the error alone; + is better.
+    points, of squared errors in % of the error alone; + is better. Where steps diverged the error is
+    infinite, the gain −∞, and nothing is sure.
     """
     scores: dict[str, dict[int, np.ndarray[Any, Any]]] = {}
     for run in runs:
@@ -73,6 +74,7 @@ def rows_of(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
         if not seeds:
             continue
         mine, own = (np.stack([of[seed] for seed in seeds]) for of in (by_seed, alone))
+        mine = np.where(np.isnan(mine), 0.0 if higher else np.inf, mine)
         gains = 100 * (mine - own if higher else 1 - mine / own)
         half = half_width(gains)
         rows += [
@@ -88,14 +90,21 @@ def rows_of(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
 
 
 def half_width(gains: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """(seeds, N) ↦ (N,): of Student's interval for the mean over seeds; None with one seed."""
+    """(seeds, N) ↦ (N,): of Student's interval for the mean over seeds; ∞ where one diverged.
+
+    None with one seed.
+    """
     from scipy.stats import t
 
     count = len(gains)
     if count < 2:
         return None
-    wide: np.ndarray[Any, Any] = gains.std(axis=0, ddof=1) / np.sqrt(count)
-    return wide * float(t.ppf((1 + LEVEL) / 2, count - 1))
+    known = np.isfinite(gains).all(axis=0)
+    wide = np.where(known, gains, 0.0).std(axis=0, ddof=1) / np.sqrt(count)
+    found: np.ndarray[Any, Any] = np.where(
+        known, wide * float(t.ppf((1 + LEVEL) / 2, count - 1)), np.inf
+    )
+    return found
 
 
 STUDY = Study(

@@ -20,7 +20,7 @@ def draw(results: Path) -> Mapping[str, Any]:
     """None where there are no results."""
     if not (results / "silos.csv").exists():
         return {}
-    records = read_csv(results / "silos.csv")
+    records = [_drawable(one) for one in read_csv(results / "silos.csv")]
     plt = pyplot()
     sets = list(dict.fromkeys(one["data"] for one in records))
     figure, axes = plt.subplots(
@@ -47,6 +47,12 @@ def draw(results: Path) -> Mapping[str, Any]:
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(handles))
     plt.close(figure)
     return {"silos": figure}
+
+
+def _drawable(record: dict[str, Any]) -> dict[str, Any]:
+    """A party whose steps diverged is drawn where the picture ends."""
+    far = {"gain": -10 * FURTHEST, "half_width": 0.0}
+    return record if record["gain"] > far["gain"] else record | far
 
 
 def _sorted(axis: Any, records: list[dict[str, Any]]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from fedplus.experiments.defaults import LABELS
 from fedplus.paper.results import read_csv, read_json
 from fedplus.paper.settings_text import chosen_table
+from fedplus.paper.signed import signed
 from fedplus.report.formats import piped
 
 Record = Mapping[str, Any]
@@ -68,13 +69,7 @@ def _row(title: str, records: Sequence[Record]) -> list[str]:
     return [
         title, LABELS[records[0]["method"]], f"{alone:.1f}",
         f"{score:.1f}" if score < FAR else f"> {FAR:g}",
-        *(_signed(one, unit) for one in told),
+        *(signed(one, unit, FAR) for one in told),
         f"{sure.count(1)} of {len(sure)}", f"{sure.count(-1)} of {len(sure)}",
-        _signed(least["gain"], unit),
+        signed(least["gain"], unit, FAR),
     ]  # fmt: skip
-
-
-def _signed(value: float, unit: str) -> str:
-    if abs(value) >= FAR:  # Some party's steps diverged.
-        return f"{'<' if value < 0 else '>'} {np.sign(value) * FAR:g}{unit}".replace("-", "−")
-    return f"{value:+.1f}{unit}".replace("-", "−")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedplus.paper.results import read_csv, read_json
+from fedplus.paper.signed import signed
 from fedplus.paper.specs import published
 from fedplus.report.formats import piped
 
@@ -119,7 +120,7 @@ def _margins(records: Sequence[Record]) -> list[str]:
     cells = [_number(mine, factor)]
     for other in ("fedavg+", "local"):
         apart = mine - factor * known[other]["mean"] if other in known else float("nan")
-        cells.append(f"{apart:+.1f}".replace("-", "−"))
+        cells.append(signed(apart))
     best = _best([one for one in records if one["method"] != "majority"])
     return [*cells, f"{best['label']} {_number(factor * best['mean'], factor)}"]
 

@@ -24,6 +24,7 @@ from fedplus.local import KappaWarning
 from fedplus.methods import method
 from fedplus.models import Model
 from fedplus.paper.results import read_json
+from fedplus.paper.splits import merged
 from fedplus.paper.study import Asked
 from fedplus.paper.training import Job, carry_out, trained
 
@@ -62,23 +63,39 @@ def _values(rule: Mapping[str, Any], stated: Any) -> list[Any]:
     return list(rule["values"])
 
 
-def candidates_of(key: str, by: str = TABLE2) -> int:
-    """How many a method has: the budget's, but where the budget says otherwise."""
+def candidates_of(key: str, by: str = TABLE2) -> int | None:
+    """How many a method has: the budget's, but where that says otherwise; None: its whole grid."""
     budget = rules(by)["budget"]
-    return int(budget.get("candidates_of", {}).get(key, budget["candidates"]))
+    found = budget.get("candidates_of", {}).get(key, budget.get("candidates"))
+    return None if found is None else int(found)
+
+
+def splits_of(by: str = TABLE2, quick: bool = False) -> list[int]:
+    """Seeds of the splits that a candidate is judged on, a run each; a try has the first."""
+    found: list[int] = rules(by)["budget"]["splits"]
+    return found[:1] if quick else found
 
 
 def tuned(asked: Asked, specs: Mapping[str, Spec], by: str = TABLE2) -> None:
     """Choose settings for every method on every data set, where that is not done yet."""
-    jobs = [
-        Job(f"tune {name}, {key_of(one)}", _tune, (str(place), toml, number, by, asked.quick))
-        for name, spec in specs.items()
-        for toml in [to_toml(spec)]
-        for number, one in enumerate(spec.methods)
-        for place in [_place(asked, name, one)]
-        if not place.exists()
-    ]
+    parts: dict[Path, list[Path]] = {}
+    jobs = []
+    for name, spec in specs.items():
+        toml = to_toml(spec)
+        for number, one in enumerate(spec.methods):
+            place = _place(asked, name, one)
+            if place.exists():
+                continue
+            for split in splits_of(by, asked.quick):
+                part = place.parent / f"split-{split}" / place.name
+                parts.setdefault(place, []).append(part)
+                if not part.exists():
+                    told = f"tune {name}, {key_of(one)}, split {split}"
+                    given = (str(part), toml, number, by, asked.quick, split)
+                    jobs.append(Job(told, _tune, given))
     carry_out(asked, jobs)
+    for place, of in parts.items():
+        write_json(place, merged([read_json(part) for part in of]))
 
 
 def chosen_for(asked: Asked, name: str) -> dict[str, dict[str, Any]]:
@@ -153,14 +170,14 @@ class _Made:
         return method_of(one, self.model, Source())
 
 
-def _tune(place: str, toml: str, number: int, by: str, quick: bool) -> None:
-    """One method on one data set; all trials go into a file."""
+def _tune(place: str, toml: str, number: int, by: str, quick: bool, split: int) -> None:
+    """One method on one split of one data set; all trials go into a file."""
     from fedplus.simulation import tune
 
     spec, source = checked(tomllib.loads(toml), Source()), Source()
     budget, of = rules(by)["budget"], spec.methods[number]
-    rounds, seeds = rounds_of(spec, by), budget.get("seeds", [budget["seed"]])
-    data = spec.one(0, budget["seed"]).data
+    rounds = rounds_of(spec, by)
+    data = spec.one(0, split).data
     data = data.model_copy(update={"validation_share": budget["validation_share"]})
     federation = federation_of(data, source)
     model = model_of(spec.model, federation, source)
@@ -171,8 +188,7 @@ def _tune(place: str, toml: str, number: int, by: str, quick: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KappaWarning)
         found = tune(
-            _Made(of, model), fixed | grid, federation, model, rounds=rounds,
-            seeds=seeds[:1] if quick else seeds,
+            _Made(of, model), fixed | grid, federation, model, rounds=rounds, seeds=[split],
             samples=QUICK if quick else candidates_of(key_of(of), by), seed=0, **how,
         )  # fmt: skip
     trials = [
@@ -180,10 +196,4 @@ def _tune(place: str, toml: str, number: int, by: str, quick: bool) -> None:
         for t in found.trials
     ]
     Path(place).parent.mkdir(parents=True, exist_ok=True)
-    write_json(
-        Path(place),
-        {
-            "settings": {k: found.settings[k] for k in grid}, "score": found.score,
-            "at_edge": list(found.at_edge), "rounds": rounds, "trials": trials,
-        },
-    )  # fmt: skip
+    write_json(Path(place), {"rounds": rounds, "better": model.task.better, "trials": trials})
