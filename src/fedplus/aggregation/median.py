@@ -30,8 +30,13 @@ class _State(NamedTuple):
 
 def median_by_network(w_local: Matrix) -> Vector:
     """The median of at most ``NETWORK_UP_TO`` rows of equal weight."""
-    n = w_local.shape[0]
-    middle = order_statistics(list(w_local), ((n - 1) // 2, n // 2))
+    return median_of_few(list(w_local))
+
+
+def median_of_few(rows: list[Vector]) -> Vector:
+    """The same of rows that are not one array."""
+    n = len(rows)
+    middle = order_statistics(rows, ((n - 1) // 2, n // 2))
     return middle[0] if n % 2 else 0.5 * (middle[0] + middle[1])
 
 
