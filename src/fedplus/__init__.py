@@ -26,6 +26,7 @@ else:
             api = vars(import_module("fedplus._api"))
             found = {**globals(), **api}.get(name)
             if found is not None:
+                globals()[name] = found  # Not asked for again.
                 return found
         raise AttributeError(f"module 'fedplus' has no attribute {name!r}")
 

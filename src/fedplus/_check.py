@@ -51,9 +51,10 @@ def require_whole(name: str, value: Any, least: int = 1, kinds: Any = (int, np.i
 def is_concrete(*values: object) -> bool:
     """Whether all values are known now, rather than traced by ``jit``, ``vmap`` or ``grad``."""
     jax = sys.modules.get("jax")  # Without it nothing can be traced.
-    return jax is None or not any(
-        isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values)
-    )
+    if jax is None:
+        return True
+    tracer = jax.core.Tracer
+    return not any(isinstance(leaf, tracer) for leaf in jax.tree.leaves(values))
 
 
 def require_number(

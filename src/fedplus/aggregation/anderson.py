@@ -40,9 +40,9 @@ class _State(NamedTuple, Generic[Found]):
 
 
 def fixed_point(
-    look: Callable[[Vector, Array], Visit[Found]], x: Vector, most: int, memory: int = MEMORY
+    look: Callable[[Vector, Array], Visit[Found]], x: Vector, most: int, memory: int, done: Array
 ) -> tuple[Vector, Visit[Found], Array]:
-    """Iterate until ``look(x, slow)`` says done, ``most`` times at the most.
+    """Iterate until ``look(x, slow)`` says done, ``most`` times at the most; not at all if ``done``.
 
     Returns:
         The last x, its visit, and the turns taken.
@@ -65,7 +65,7 @@ def fixed_point(
 
     no, zero = jnp.array(False), jnp.zeros((), jnp.int32)
     empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(look, x, no))
-    empty = empty._replace(image=x, left=jnp.full_like(empty.left, jnp.inf))
+    empty = empty._replace(image=x, left=jnp.full_like(empty.left, jnp.inf), done=done)
     # The first turn only looks: there is nothing yet to differ from.
     first = _State(x, empty, none, none, zero - 1, no, zero)
     last = lax.while_loop(lambda s: ~s.visit.done & (s.turns < most), turn, first)

@@ -1,7 +1,8 @@
 """What an aggregator is: all parties' models in, one model out, and how well it went."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, final
+from functools import cache
+from typing import Any, NamedTuple, cast, final
 
 import jax
 import jax.numpy as jnp
@@ -29,8 +30,8 @@ class Aggregate(NamedTuple):
 
 
 def exact(w: Vector) -> Aggregate:
-    """A model that is right as it is, found in one turn."""
-    return Aggregate(w, jnp.ones((), jnp.int32), jnp.zeros((), w.dtype), jnp.array(True))
+    """A model that is right as it is, found in one turn; NumPy's numbers, known before any model is."""
+    return Aggregate(w, *cast(tuple[Array, Array, Array], (np.int32(1), w.dtype.type(0), np.True_)))
 
 
 class AbstractAggregator(ABC):
@@ -76,19 +77,23 @@ class AbstractAggregator(ABC):
             require_shape(start, "start", (d,), "It is a model, such as last round's w̃.")
         if not is_concrete(self, models, weights, start):
             return _solve(self, models, weights, start)[0]
-        result: Aggregate
-        result, finite = _compiled(self, models, weights, start)
-        if is_concrete(finite) and not finite:
+        w, certificate, finite = _compiled(self, models, weights, start)
+        if not isinstance(finite, jax.core.Tracer) and not finite:
             counts = slice(None) if weights is None else np.asarray(weights) > 0
             require_finite(np.asarray(models)[counts])
             ok = start is None or bool(np.isfinite(np.asarray(start)).all())
             require(ok, "start", "NaN or Inf", "finite")
-        return result
+        return exact(w) if certificate is None else Aggregate(w, *certificate)
 
 
 def _as_float(array: Array) -> Array:
     array = array if isinstance(array, jax.Array) else jnp.asarray(array)
-    return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
+    return array if _is_float(array.dtype) else array.astype(float)
+
+
+@cache
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.floating))
 
 
 def _solve(
@@ -100,8 +105,15 @@ def _solve(
         w_local = jnp.where(counts, w_local, w_local[jnp.argmax(weights)])
     result = aggregator.solve(w_local, weights, start)
     # One product tells whether all entries are finite; only if not does anyone look closer.
-    finite = jnp.all(jnp.isfinite(weighted_mean(w_local, jnp.ones_like(w_local[:, 0]))))
-    return result, finite & (start is None or jnp.all(jnp.isfinite(start)))
+    seen = jnp.sum(jnp.abs(weighted_mean(w_local, jnp.ones_like(w_local[:, 0]))))
+    return result, jnp.isfinite(seen if start is None else seen + jnp.sum(jnp.abs(start)))
 
 
-_compiled = jax.jit(_solve)
+@jax.jit
+def _compiled(
+    aggregator: AbstractAggregator, w_local: Matrix, weights: Vector | None, start: Vector | None
+) -> tuple[Vector, tuple[Array, ...] | None, Array]:
+    """w̃, its certificate unless that is known beforehand (each output costs), whether W is finite."""
+    (w, *certificate), finite = _solve(aggregator, w_local, weights, start)
+    known = isinstance(certificate[-1], np.bool_)
+    return w, None if known else tuple(certificate), finite

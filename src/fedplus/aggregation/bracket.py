@@ -2,7 +2,7 @@
 
 The next point is a step away; where that leaves the bracket that the signs have given so far, or where
 the last step did not halve the pull, it is where the bracket's chord crosses zero, and its middle
-every third pass. Outside any bracket the steps grow.
+every fourth pass. Outside any bracket the steps grow.
 """
 
 from typing import NamedTuple
@@ -46,7 +46,7 @@ def move(before: Bracket, b: Bracket, at: Vector, step: Vector, passes: Array) -
     stalled = b.last > 0.5 * before.last
     grown = at + step * jnp.where(stalled, 4.0 ** jnp.minimum(passes, 40), 1)
     width = b.high - b.low
-    share = jnp.where(passes % 3 == 2, 0.5, b.pull_low / (b.pull_low - b.pull_high))
+    share = jnp.where(passes % 4 == 3, 0.5, b.pull_low / (b.pull_low - b.pull_high))
     between = b.low + jnp.where(open_ended, 0, width * share)
     # Between neighbouring numbers rounding would give ``high`` for ever.
     between = jnp.where(between < b.high, between, b.low)

@@ -6,6 +6,9 @@ import jax.numpy as jnp
 
 from fedplus._types import Array, Vector, epsilon, tiny
 
+ACCURACY = 1e-6
+"""Of the height Σ_k a_k h, relative; rounding of w may add to it."""
+
 
 class Split(NamedTuple):
     """All parties but those at one place, which may be none."""
@@ -28,20 +31,35 @@ def above_least(
     strength = jnp.linalg.norm(pull)
     y = -pull * jnp.minimum(1, held / jnp.maximum(strength, tiny(strength)))
     away = place - w
-    slack = held * envelope(jnp.linalg.norm(away), delta) - jnp.sum(y * away)
+    there = held * envelope(jnp.linalg.norm(away), delta)
+    slack = there - jnp.sum(y * away)
     slack += 0.5 * delta * jnp.sum(y * y) / jnp.where(held > 0, held, 1)
-    weight = jnp.sum(others) + held
-    rounding = 8 * epsilon(w) * (slope * jnp.linalg.norm(w) + weight)
-    unbalanced = jnp.maximum(strength - held - rounding, 0)
+    unbalanced = strength - held
+    return slack + above_by_pull(
+        unbalanced, slope, delta, jnp.linalg.norm(w), others, r, held, there
+    )
+
+
+def above_by_pull(
+    strength: Array, slope: Array, delta: Array, size: Array, weights: Vector, r: Vector,
+    held: Array | float = 0.0, there: Array | float = 0.0,
+) -> Array:  # fmt: skip
+    """The same from the strength of the pull alone, at a w of this size, where no party is beside it.
+
+    ``held`` and ``there`` are weight and height of parties that are not in ``weights``.
+    """
+    weight = jnp.sum(weights) + held
+    rounding = 8 * epsilon(size) * (slope * size + weight)
+    unbalanced = jnp.maximum(strength - rounding, 0)
     # Parties well within δ resist like springs; failing that, Σ a_k‖w − w*‖ ≤ Σ a_k(r_k + r_k*).
-    spring = jnp.sum(jnp.where(r <= 0.5 * delta, others, 0)) / delta
-    height = jnp.sum(others * envelope(r, delta)) + held * envelope(jnp.linalg.norm(away), delta)
+    spring = jnp.sum(jnp.where(r <= 0.5 * delta, weights, 0)) / delta
+    height = jnp.sum(weights * envelope(r, delta)) + there
     distance = jnp.where(
         unbalanced < 0.5 * delta * spring,
         unbalanced / jnp.where(spring > 0, spring, 1),
         2 * height / weight + delta,
     )
-    return slack + unbalanced * distance
+    return unbalanced * distance
 
 
 def envelope(r: Array, delta: Array) -> Array:

@@ -12,17 +12,17 @@ from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon, tiny
 from fedplus.aggregation import rows
+from fedplus.aggregation.bracket import Bracket, move, narrow, nowhere
 from fedplus.aggregation.network import order_statistics
-from fedplus.aggregation.search import MOST_PASSES, move, sample_rows
+from fedplus.aggregation.search import MOST_PASSES, sample_rows
 
 NETWORK_UP_TO = 64
-NEAR = 6
+NEAR = 4
 """So many parties from the middle, the search goes from neighbour to neighbour."""
 
 
 class _State(NamedTuple):
-    low: Vector  # no median is below
-    high: Vector  # nor above
+    bracket: Bracket  # no median is outside
     at: Vector  # where the next pass looks
     all_near: Array
     passes: Array
@@ -30,8 +30,13 @@ class _State(NamedTuple):
 
 def median_by_network(w_local: Matrix) -> Vector:
     """The median of at most ``NETWORK_UP_TO`` rows of equal weight."""
-    n = w_local.shape[0]
-    middle = order_statistics(list(w_local), ((n - 1) // 2, n // 2))
+    return median_of_few(list(w_local))
+
+
+def median_of_few(rows: list[Vector]) -> Vector:
+    """The same of rows that are not one array."""
+    n = len(rows)
+    middle = order_statistics(rows, ((n - 1) // 2, n // 2))
     return middle[0] if n % 2 else 0.5 * (middle[0] + middle[1])
 
 
@@ -44,23 +49,23 @@ def median_by_counting(
     least = jnp.min(jnp.where(weights > 0, weights, largest))
     tied = 4 * epsilon(w_local) * weight
 
-    def walk(at: Vector, total: Vector, spacing: Vector, s: _State) -> Vector:
+    def walk(at: Vector, total: Vector, spacing: Vector, before: Bracket, after: _State) -> Vector:
         least_step = epsilon(at) * jnp.abs(at) + tiny(at)
         step = 0.5 * total * spacing + jnp.sign(total) * least_step
-        return move(at, step, s.low, s.high, s.passes, every=3)
+        b = after.bracket
+        # The counts at both ends tell how the parties lie in between better than a few rows do.
+        step = jnp.where((b.low == -jnp.inf) | (b.high == jnp.inf), step, jnp.inf)
+        return move(before, b, at, step, after.passes)
 
     def solve(reduce: rows.Reduce, at: Vector, spacing: Vector) -> tuple[Vector, ...]:
         def count(s: _State) -> _State:
             (up_to,) = reduce(lambda w_k, a_k: (jnp.where(w_k <= s.at, a_k, 0),), ("sum",))
             total = weight - 2 * up_to
             near = jnp.abs(total) <= NEAR * largest
-            after = s._replace(
-                low=jnp.where(total > tied, jnp.maximum(s.low, s.at), s.low),
-                high=jnp.where(total < -tied, jnp.minimum(s.high, s.at), s.high),
-                all_near=jnp.all(near),
-                passes=s.passes + 1,
-            )
-            return after._replace(at=jnp.where(near, s.at, walk(s.at, total, spacing, after)))
+            b = narrow(s.bracket, s.at, jnp.where(jnp.abs(total) > tied, total, 0))
+            after = _State(b, s.at, jnp.all(near), s.passes + 1)
+            onwards = walk(s.at, total, spacing, s.bracket, after)
+            return after._replace(at=jnp.where(near, s.at, onwards))
 
         def close(s: _State) -> _State:
             def neighbours(w_k: Array, a_k: Array) -> tuple[Array, ...]:
@@ -72,18 +77,16 @@ def median_by_counting(
             total = weight - 2 * up_to
             halves = jnp.abs(total) <= tied
             # With less than one party's weight to go, the neighbour itself is the median.
-            low = jnp.where(total > tied, above, jnp.where(total > -2 * least, below, s.low))
-            high = jnp.where(total < -tied, below, jnp.where(total < 2 * least, above, s.high))
+            b = narrow(s.bracket, s.at, jnp.where(halves, 0, total))
+            low = jnp.where(total > tied, above, jnp.where(total > -2 * least, below, b.low))
+            high = jnp.where(total < -tied, below, jnp.where(total < 2 * least, above, b.high))
             middle = 0.5 * (below + above)
-            after = s._replace(
-                low=jnp.where(halves, middle, low),
-                high=jnp.where(halves, middle, high),
-                passes=s.passes + 1,
-            )
+            b = b._replace(low=jnp.where(halves, middle, low), high=jnp.where(halves, middle, high))
+            after = s._replace(bracket=b, passes=s.passes + 1)
             just_under = below - epsilon(below) * jnp.abs(below) - tiny(below)
             neighbour = jnp.where(total > 0, above, just_under)
             near = jnp.abs(total) <= NEAR * largest
-            onwards = jnp.where(near, neighbour, walk(s.at, total, spacing, after))
+            onwards = jnp.where(near, neighbour, walk(s.at, total, spacing, s.bracket, after))
             return after._replace(at=jnp.where(halves, s.at, onwards))
 
         def look(s: _State) -> _State:
@@ -91,13 +94,13 @@ def median_by_counting(
             return after
 
         def unsolved(s: _State) -> Array:
-            return jnp.any(s.low != s.high) & (s.passes < MOST_PASSES)
+            return jnp.any(s.bracket.low != s.bracket.high) & (s.passes < MOST_PASSES)
 
-        infinite = jnp.full_like(at, jnp.inf)
-        first = _State(-infinite, infinite, at, jnp.array(False), jnp.zeros((), jnp.int32))
+        first = _State(nowhere(at), at, jnp.array(False), jnp.zeros((), jnp.int32))
         last = lax.while_loop(unsolved, look, first)
-        closed = last.low == last.high
-        return jnp.where(closed, last.low, last.at), jnp.full(at.shape, last.passes), closed
+        closed = last.bracket.low == last.bracket.high
+        w = jnp.where(closed, last.bracket.low, last.at)
+        return w, jnp.full(at.shape, last.passes), closed
 
     spacing = spacing * (w_local.shape[0] / weight)
     begin = median if start is None else start

@@ -102,10 +102,8 @@ def _(psi: L2, w_local: Matrix, weights: Vector | None, start: Vector | None) ->
     delta = jnp.asarray(psi.delta, w_local.dtype)
     start = good_start(w_local, each) if start is None else start
     found = weiszfeld(w_local, each, delta, start)
-    pulls = each * jnp.minimum(1, delta / jnp.maximum(found.distances, delta))
-    # Σ_k a_k clip(w_k − w) = (Σ pulls)·(their weighted mean − w).
-    move = (weighted_mean(w_local, pulls) - found.w) * (jnp.sum(pulls) / jnp.sum(each))
-    return Aggregate(found.w, found.turns, jnp.linalg.norm(move), found.converged)
+    residual = found.pull * (delta / jnp.sum(each))
+    return Aggregate(found.w, found.turns, residual, found.converged)
 
 
 @_minimise.register

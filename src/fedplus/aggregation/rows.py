@@ -5,7 +5,6 @@ products, and loops that add whole rows of a block that stays in the cache, run 
 a GPU the plain reductions are the fast ones.
 """
 
-import itertools
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -28,7 +27,8 @@ CACHED = 2**17
 """Entries of a block, at most: they are to stay in a core's cache."""
 WIDTHS = (528, 8208)
 """Columns of a block. No multiple of 1024: rows 4 KiB apart would compete for the same cache lines."""
-LANES = 4096
+LANES = 16
+"""Stretches of a row that are summed side by side."""
 
 
 def each_weight(w_local: Matrix, weights: Vector | None) -> Vector:
@@ -48,21 +48,18 @@ def distances(w_local: Matrix, w: Vector) -> Vector:
         return jnp.sum((w_local - w) ** 2, axis=1)
 
     def in_lanes(w_local: Matrix, w: Vector) -> Vector:
-        n, d = w_local.shape
-        whole = d // LANES if d >= 4 * LANES else 0
+        width = w.shape[0] // LANES
+        whole = width * LANES
+        # Whole stretches of columns added to each other, because XLA sums a long row one entry
+        # after the other; and a product to finish, because XLA would redo a plain sum in each
+        # expression that uses its result.
+        sums = sum(
+            (w_local[:, i : i + width] - w[i : i + width]) ** 2 for i in range(0, whole, width)
+        )
+        return sums @ jnp.ones((width,), w.dtype) + plain(w_local[:, whole:], w[whole:])
 
-        def add(i: Array, sums: Matrix) -> Matrix:
-            part = lax.dynamic_slice_in_dim(w_local, i * LANES, LANES, axis=1)
-            return sums + (part - lax.dynamic_slice_in_dim(w, i * LANES, LANES)) ** 2
-
-        # A running sum a lane, because XLA sums a long row one entry after the other; and a product
-        # to finish, because XLA would redo a plain sum in each expression that uses its result.
-        sums = [lax.fori_loop(0, whole, add, jnp.zeros((n, LANES), w_local.dtype))] if whole else []
-        for i, j in itertools.pairwise((whole * LANES, (whole * LANES + d) // 2, d)):
-            sums.append(plain(w_local[:, i:j], w[i:j])[:, None])
-        parts = jnp.concatenate(sums, axis=1)
-        return parts @ jnp.ones((parts.shape[1],), parts.dtype)
-
+    if w.shape[0] < 4 * LANES:
+        return jnp.sqrt(plain(w_local, w))
     return jnp.sqrt(lax.platform_dependent(w_local, w, cpu=in_lanes, default=plain))
 
 

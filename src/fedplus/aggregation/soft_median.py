@@ -32,6 +32,7 @@ class SoftMedian(NamedTuple):
 class _State(NamedTuple):
     bracket: Bracket
     at: Vector  # where the next pass looks
+    pull: Vector  # mean of clip(w_k − w, −δ, δ) where the last pass looked
     level: Vector  # whether the root is an interval around it
     done: Array
     passes: Array
@@ -72,10 +73,11 @@ def soft_median(
             onwards = move(s.bracket, b, s.at, jnp.where(free > 0, newton, far), s.passes)
             at = jnp.where(settled, s.at + newton, jnp.where(level | closed, s.at, onwards))
             done = jnp.all(settled | level | closed)
-            return _State(b, at, level, done, s.passes + 1)
+            return _State(b, at, total * (inner / weight), level, done, s.passes + 1)
 
         no = jnp.zeros(start.shape, bool)
-        first = _State(nowhere(start), start, no, jnp.array(False), jnp.zeros((), jnp.int32))
+        none, zero = jnp.full_like(start, jnp.inf), jnp.zeros((), jnp.int32)
+        first = _State(nowhere(start), start, none, no, jnp.array(False), zero)
         last = lax.while_loop(lambda s: ~s.done & (s.passes < MOST_PASSES), look, first)
 
         inner = edge(last.at)
@@ -89,11 +91,8 @@ def soft_median(
             return jnp.where(last.level, jnp.clip(mean, below + delta, above - delta), at)
 
         w = lax.cond(jnp.any(last.level), nearest_to_mean, lambda at: at, last.at)
-        (left,) = reduce(
-            lambda w_k, a_k: (a_k * jnp.clip((w_k - w) * (1 / delta), -1, 1),), ("sum",)
-        )
-        passes, done = jnp.full(w.shape, last.passes), jnp.full(w.shape, last.done)
-        return w, left * (delta / weight), passes, done
+        # Where it is done, the last step was one of rounding.
+        return w, last.pull, jnp.full(w.shape, last.passes), jnp.full(w.shape, last.done)
 
     spacing = spacing * (w_local.shape[0] / weight)
     w, left, passes, done = rows.by_columns(solve, w_local, weights, mean, start, spacing)

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 from fedplus._types import Matrix, Vector
-from fedplus.aggregation.median import median_by_network
+from fedplus.aggregation.median import median_of_few
 from fedplus.aggregation.rows import distances, weighted_mean
 
 START_ROWS = 31
@@ -17,14 +17,16 @@ def good_start(w_local: Matrix, weights: Vector) -> Vector:
     """
     n = w_local.shape[0]
     size = min(n, START_ROWS)
-    picked = jnp.array([(2 * i + 1) * n // (2 * size) for i in range(size)])
-    median = median_by_network(w_local[picked])
+    picked = [w_local[(2 * i + 1) * n // (2 * size)] for i in range(size)]
+    median = median_of_few(picked)
     mean = weighted_mean(w_local, weights)
-    candidates = jnp.stack([median, mean, w_local[jnp.argmax(weights)]])
+    heaviest = w_local[jnp.argmax(weights)]
+    candidates = (median, mean, heaviest)
     # A sample of the columns is enough to tell the three apart.
-    models, points = _some_columns(w_local), _some_columns(candidates)
-    heights = jnp.stack([jnp.sum(weights * distances(models, point)) for point in points])
-    return candidates[jnp.argmin(heights)]
+    models = _some_columns(w_local)
+    heights = [jnp.sum(weights * distances(models, _some_columns(w[None])[0])) for w in candidates]
+    lowest = jnp.argmin(jnp.stack(heights))
+    return jnp.where(lowest == 0, median, jnp.where(lowest == 1, mean, heaviest))
 
 
 def _some_columns(w_local: Matrix) -> Matrix:

@@ -6,35 +6,21 @@ quadratic that touches the sum at w and lies above it. Beside a party that bound
 turns creep, so there the party's own term is kept as it is (Vardi and Zhang, 2000); the minimiser
 then lies between that party and the mean of the others, and may be the party itself. Where all
 parties lie nearly on a line the sum may be nearly flat; there a step is stretched to its lowest point.
+Most often none of this is needed, and the ordinary turns of ``reweighted`` are all there are.
 """
-
-from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon, tiny
 from fedplus.aggregation.anderson import MEMORY, Visit, fixed_point
-from fedplus.aggregation.certificate import Split, above_least, envelope
+from fedplus.aggregation.certificate import ACCURACY, Split, above_least, envelope
+from fedplus.aggregation.reweighted import Median, reweighted, short, steepest
 from fedplus.aggregation.rows import distances, weighted_mean
 
-ACCURACY = 1e-6
-"""Of the height Σ_k a_k h, relative; rounding of w may add to it."""
 MOST_TURNS = 300
 LEAP = 8
 """A stretched step of at least so many steps is taken; shorter ones acceleration does better."""
-BESIDE = 1.01
-"""Parties less than this factor further than the nearest one may be at the same place."""
-
-
-class Median(NamedTuple):
-    """Where the iteration stopped."""
-
-    w: Vector
-    distances: Vector
-    left: Array
-    turns: Array
-    converged: Array
 
 
 def weiszfeld(w_local: Matrix, weights: Vector, delta: Array, start: Vector) -> Median:
@@ -44,9 +30,9 @@ def weiszfeld(w_local: Matrix, weights: Vector, delta: Array, start: Vector) -> 
     distance, and the height is within ``ACCURACY`` of the least one, as a bound from below shows.
     """
     eps = epsilon(w_local)
-    accuracy = max(1e-4 * ACCURACY, 4 * eps)
+    ordinary, onwards = reweighted(w_local, weights, delta, start)
 
-    def look(w: Vector, slow: Array) -> Visit[Vector]:
+    def look(w: Vector, slow: Array) -> Visit[Array]:
         r = distances(w_local, w)
         split = _split(w_local, weights, delta, w, r)
         others, held, place = split
@@ -61,11 +47,12 @@ def weiszfeld(w_local: Matrix, weights: Vector, delta: Array, start: Vector) -> 
         image = place + jnp.where(slope * (way - delta) <= held, within, beyond) * (mean - place)
         left = jnp.linalg.norm(image - w)
         typical = jnp.sum(others) / jnp.where(alone, 1, slope)
-        short = left <= accuracy * typical + 4 * eps * jnp.linalg.norm(w)
-        low = above_least(split, slope * (mean - w), slope, delta, w, r)
+        pull = slope * (mean - w)
+        low = above_least(split, pull, slope, delta, w, r)
         height = jnp.sum(weights * envelope(r, delta))
-        rounding = eps * (8 * height + held * jnp.linalg.norm(w))
-        done = short & (low <= ACCURACY * height + rounding)
+        size = jnp.linalg.norm(w)
+        rounding = eps * (8 * height + held * size)
+        done = short(left, typical, size) & (low <= ACCURACY * height + rounding)
         stretch = lax.cond(
             slow & ~done,
             lambda: _stretch(w_local, weights, delta, w, r, image - w),
@@ -73,19 +60,21 @@ def weiszfeld(w_local: Matrix, weights: Vector, delta: Array, start: Vector) -> 
         )
         leap = stretch > LEAP
         image = jnp.where(leap, w + stretch * (image - w), image)
-        return Visit(image, left, done, leap, r)
+        back = held / jnp.maximum(jnp.linalg.norm(place - w), delta)
+        return Visit(image, left, done, leap, jnp.linalg.norm(pull + back * (place - w)))
 
-    memory = min(MEMORY, *w_local.shape)
-    w, visit, turns = fixed_point(look, start, MOST_TURNS, memory)
-    return Median(w, visit.found, visit.left, turns, visit.done)
+    def go_on() -> Median:
+        memory = min(MEMORY, *w_local.shape)
+        w, visit, turns = fixed_point(look, onwards, MOST_TURNS, memory, ordinary.converged)
+        return Median(w, visit.left, visit.found, ordinary.turns + turns, visit.done)
+
+    found: Median = lax.cond(ordinary.converged, lambda: ordinary, go_on)
+    return found
 
 
 def _split(w_local: Matrix, weights: Vector, delta: Array, w: Vector, r: Vector) -> Split:
     """Apart from the others, the party that pulls w most steeply, if it makes up half of all."""
-    nearest = jnp.argmax(weights / jnp.maximum(r, delta))
-    reach = jnp.maximum(r[nearest], delta)
-    steepness = weights * (reach / jnp.maximum(r, delta))
-    maybe_there = (r <= BESIDE * reach) & (BESIDE * r >= r[nearest])
+    nearest, steep = steepest(weights, delta, r, jnp.linalg.norm(w))
 
     def at_nearest() -> Split:
         place = w_local[nearest]
@@ -93,9 +82,8 @@ def _split(w_local: Matrix, weights: Vector, delta: Array, w: Vector, r: Vector)
         return Split(jnp.where(there, 0, weights), jnp.sum(weights * there), place)
 
     def at_none() -> Split:
-        return Split(weights, jnp.zeros_like(reach), w)
+        return Split(weights, jnp.zeros_like(r[0]), w)
 
-    steep = 2 * jnp.sum(steepness * maybe_there) >= jnp.sum(steepness)
     split: Split = lax.cond(steep, at_nearest, at_none)
     return split
 
