@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from command import fedplus
-from fedplus.paper import layers, layers_plot, layers_text, tuning
+from fedplus.paper import grids, layers, layers_plot, layers_text, tuning
 from fedplus.paper.results import read_csv
 from fedplus.paper.specs import names, spec
 from fedplus.paper.study import Asked
@@ -28,10 +28,10 @@ def test_the_best_trial_of_a_part_is_found_whatever_the_other_has():
 
 
 def test_every_pair_of_psi_is_tried_with_every_delta():
-    grid = tuning.grid_of("hybrid", {"eta": 0.1, "sigma": 1.0}, layers.BY)
+    grid = grids.grid_of("hybrid", {"eta": 0.1, "sigma": 1.0}, layers.BY)
     parts = grid["parts"]
     assert len(parts) == 7 * 7
-    assert len(parts) * len(grid["eta"]) * len(grid["sigma"]) == tuning.candidates_of(
+    assert len(parts) * len(grid["eta"]) * len(grid["sigma"]) == grids.candidates_of(
         "hybrid", layers.BY
     )
     pairs = {(one["head/*"]["psi"], one["*"]["psi"]) for one in parts}

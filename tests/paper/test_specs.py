@@ -6,7 +6,7 @@ from fedplus.experiments.build import method_of, model_of
 from fedplus.experiments.running import prepared
 from fedplus.experiments.source import Source
 from fedplus.methods import METHODS
-from fedplus.paper import specs, tuning
+from fedplus.paper import grids, specs
 from fedplus.paper.sensitivity import OF_DATA
 from fedplus.paper.specs import names, published, spec, table2_rows
 
@@ -106,11 +106,11 @@ def test_methods_of_mnist_build(name):
 
 
 def test_every_method_is_tuned_with_as_many_candidates():
-    budget = tuning.rules()["budget"]["candidates"]
+    budget = grids.rules()["budget"]["candidates"]
     one = spec("table2-mnist-robust-n10")
-    assert set(tuning.rules()["grid"]) == {method.name for method in one.methods}
+    assert set(grids.rules()["grid"]) == {method.name for method in one.methods}
     for method in one.methods:
-        grid = tuning.grid_of(method.name, method.settings)
+        grid = grids.grid_of(method.name, method.settings)
         count = 1
         for setting, values in grid.items():
             assert setting in METHODS[method.name].settings
@@ -123,7 +123,7 @@ def test_the_stated_settings_are_among_the_candidates_grid():
     """Tuning can always fall back on what is stated for η; every grid reaches it."""
     one = spec("table2-mnist-robust-n10")
     for method in one.methods:
-        grid = tuning.grid_of(method.name, method.settings)
+        grid = grids.grid_of(method.name, method.settings)
         for rate in RATES.get(method.name, ("eta",)):
             assert any(value == pytest.approx(0.02) for value in grid[rate]), method.name
 

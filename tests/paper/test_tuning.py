@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedplus._check import SettingError
-from fedplus.paper import attacks, layers, silos, splits, tuning
+from fedplus.paper import attacks, grids, layers, silos, splits, tuning
 from fedplus.paper.specs import names, spec, wanted
 from fedplus.paper.study import Asked
 
@@ -18,23 +18,23 @@ STUDIES = {
 
 @pytest.mark.parametrize("by", STUDIES)
 def test_every_method_has_as_many_candidates(by):
-    budget = tuning.rules(by)["budget"].get("candidates")
+    budget = grids.rules(by)["budget"].get("candidates")
     for name in STUDIES[by]:
         one = spec(name)
-        assert {tuning.key_of(method) for method in one.methods} == set(tuning.rules(by)["grid"])
+        assert {grids.key_of(method) for method in one.methods} == set(grids.rules(by)["grid"])
         for method in one.methods:
-            key, count = tuning.key_of(method), 1
-            for values in tuning.grid_of(key, method.settings, by).values():
+            key, count = grids.key_of(method), 1
+            for values in grids.grid_of(key, method.settings, by).values():
                 assert all(values.count(value) == 1 for value in values)
                 count *= len(values)
             if budget is not None:
-                assert count >= tuning.candidates_of(key, by) >= budget
+                assert count >= grids.candidates_of(key, by) >= budget
             if key != "hybrid":
-                assert tuning.candidates_of(key, by) == budget
+                assert grids.candidates_of(key, by) == budget
 
 
 def test_methods_of_one_name_are_told_apart_by_their_labels():
-    keys = [tuning.key_of(method) for method in spec("attacks").methods]
+    keys = [grids.key_of(method) for method in spec("attacks").methods]
     assert len(set(keys)) == len(keys)
     assert {"ditto", "ditto-geometric-median"} <= set(keys)
 
@@ -47,8 +47,8 @@ def test_chosen_settings_go_to_the_method_with_that_label():
 
 
 def test_settings_are_chosen_for_the_length_that_is_trained():
-    assert tuning.rounds_of(spec("attacks"), attacks.BY) == 60
-    assert tuning.rounds_of(spec("table2-mnist-robust-n10")) == 100
+    assert grids.rounds_of(spec("attacks"), attacks.BY) == 60
+    assert grids.rounds_of(spec("table2-mnist-robust-n10")) == 100
 
 
 def part(*means, better="higher"):
@@ -98,7 +98,13 @@ def test_a_candidate_is_judged_on_every_split(tmp_path, monkeypatch):
     asked = Asked(tmp_path, methods=("local",))
     specs = {"silos-hospitals": wanted(spec("silos-hospitals"), asked)}
     tuning.tuned(asked, specs, silos.BY)
-    assert drawn == tuning.rules(silos.BY)["budget"]["splits"]
+    assert drawn == grids.rules(silos.BY)["budget"]["splits"]
     assert tuning.chosen_for(asked, "silos-hospitals")["local"]["eta"] == 0.1
+    monkeypatch.setattr(tuning, "grid_of", lambda *of: {"eta": [0.1, 1.0, 10.0], "sigma": [1.0]})
     tuning.tuned(asked, specs, silos.BY)
     assert len(drawn) == 3  # What is judged is not judged again.
+    monkeypatch.undo()
+    with pytest.raises(
+        SettingError, match=r"local\.json must be chosen from the grid as it is now"
+    ):
+        tuning.tuned(asked, specs, silos.BY)

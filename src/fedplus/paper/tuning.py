@@ -1,79 +1,30 @@
-"""Every method tuned alike: as many candidates, the same rounds, judged on validation samples.
-
-A study's grid is a TOML file beside this one. Table 2's is ``tuning.toml``, taken where no other is
-named. Most of a grid is in multiples of what the specification states.
-"""
+"""Every method tuned alike: as many candidates, the same rounds, judged on validation samples."""
 
 import inspect
-import itertools
 import tomllib
 import warnings
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fedplus._check import require
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.experiments.build import arguments_of, federation_of, method_of, model_of
-from fedplus.experiments.defaults import LABELS
 from fedplus.experiments.files import write_json
-from fedplus.experiments.running import slug
 from fedplus.experiments.source import Source
 from fedplus.experiments.spec import Method, Spec, checked, to_toml
 from fedplus.local import KappaWarning
 from fedplus.methods import method
 from fedplus.models import Model
+from fedplus.paper.grids import TABLE2, candidates_of, grid_of, key_of, rounds_of, rules, splits_of
 from fedplus.paper.results import read_json
 from fedplus.paper.splits import merged
 from fedplus.paper.study import Asked
 from fedplus.paper.training import Job, carry_out, trained
 
 FOLDER = "tuning"
-TABLE2 = "tuning"
 QUICK = 2
 """Candidates of a quick try."""
-
-
-@cache
-def rules(by: str = TABLE2) -> dict[str, Any]:
-    """The grid: see ``tuning.toml``."""
-    path = Path(__file__).with_name(f"{by}.toml")
-    return tomllib.loads(path.read_text(encoding="utf-8"))
-
-
-def key_of(one: Method) -> str:
-    """A method's name; one that has a label of its own goes by that."""
-    return one.name if one.label in (None, LABELS[one.name]) else slug(str(one.label))
-
-
-def grid_of(key: str, stated: Mapping[str, Any], by: str = TABLE2) -> dict[str, list[Any]]:
-    """Values to try for each setting: multiples of what is stated, values, or all combinations."""
-    return {
-        setting: _values(rule, stated.get(setting))
-        for setting, rule in rules(by)["grid"][key].items()
-    }
-
-
-def _values(rule: Mapping[str, Any], stated: Any) -> list[Any]:
-    if "times" in rule:
-        return [stated * factor for factor in rule["times"]]
-    if "each" in rule:
-        found = itertools.product(*rule["each"].values())
-        return [dict(zip(rule["each"], one, strict=True)) for one in found]
-    return list(rule["values"])
-
-
-def candidates_of(key: str, by: str = TABLE2) -> int | None:
-    """How many a method has: the budget's, but where that says otherwise; None: its whole grid."""
-    budget = rules(by)["budget"]
-    found = budget.get("candidates_of", {}).get(key, budget.get("candidates"))
-    return None if found is None else int(found)
-
-
-def splits_of(by: str = TABLE2, quick: bool = False) -> list[int]:
-    """Seeds of the splits that a candidate is judged on, a run each; a try has the first."""
-    found: list[int] = rules(by)["budget"]["splits"]
-    return found[:1] if quick else found
 
 
 def tuned(asked: Asked, specs: Mapping[str, Spec], by: str = TABLE2) -> None:
@@ -85,6 +36,7 @@ def tuned(asked: Asked, specs: Mapping[str, Spec], by: str = TABLE2) -> None:
         for number, one in enumerate(spec.methods):
             place = _place(asked, name, one)
             if place.exists():
+                _require_of_grid(place, grid_of(key_of(one), one.settings, by))
                 continue
             for split in splits_of(by, asked.quick):
                 part = place.parent / f"split-{split}" / place.name
@@ -96,6 +48,18 @@ def tuned(asked: Asked, specs: Mapping[str, Spec], by: str = TABLE2) -> None:
     carry_out(asked, jobs)
     for place, of in parts.items():
         write_json(place, merged([read_json(part) for part in of]))
+
+
+def _require_of_grid(place: Path, grid: Mapping[str, list[Any]]) -> None:
+    """What was chosen before is taken only if it was chosen from the grid as it is now."""
+    for trial in read_json(place)["trials"]:
+        of_grid = trial["settings"].keys() == grid.keys() and all(
+            value in grid[name] for name, value in trial["settings"].items()
+        )
+        require(
+            of_grid, str(place), f"one with {trial['settings']}", "chosen from the grid as it is now",
+            "Give another --out, or remove it.",
+        )  # fmt: skip
 
 
 def chosen_for(asked: Asked, name: str) -> dict[str, dict[str, Any]]:
@@ -131,13 +95,6 @@ def trained_as_chosen(asked: Asked, specs: Mapping[str, Spec], by: str) -> None:
     """Tune, then train what was chosen."""
     tuned(asked, specs, by)
     trained(asked, chosen_specs(asked, specs, by))
-
-
-def rounds_of(spec: Spec, by: str = TABLE2) -> int:
-    """How long candidates are trained, and what is chosen: settings are chosen for that length."""
-    stated, budget = spec.train.rounds or 1, rules(by)["budget"]
-    most = budget.get("rounds_of", {}).get(spec.data.name, budget.get("rounds", stated))
-    return int(min(most, stated))
 
 
 def told(asked: Asked, specs: Mapping[str, Spec]) -> dict[str, Any]:
