@@ -1,11 +1,14 @@
 import os
 import tempfile
 
+# One core for each test and the processes that it starts: there is a worker a core already, and runs
+# are compared bit by bit.
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")
+
 import hypothesis
 import jax
 import pytest
 
-jax.config.update("jax_num_cpu_devices", 1)  # There is a worker a core already.
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=300)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -1,6 +1,7 @@
 """The same runs on so many cores: ``python cores_run.py OUT CORES``."""
 
 import sys
+import tempfile
 
 import jax
 import numpy as np
@@ -24,6 +25,16 @@ RUNS = {
 }
 
 
+def resumed(settings):
+    """The models of "fedavg" after a stop in the middle."""
+    method, more = RUNS["fedavg"]
+    with tempfile.TemporaryDirectory() as folder:
+        for rounds in (3, 5):
+            asked = settings | more | {"rounds": rounds, "checkpoint": folder, "resume": True}
+            run = fp.simulate(method, federation(SIZES), CLASSIFIER, **asked)
+    return run.models
+
+
 def main(out, cores):
     settings = {
         "rounds": 5, "epochs": 2, "batch_size": 8, "evaluate_every": 2, "progress": False,
@@ -35,6 +46,7 @@ def main(out, cores):
         found[name] = run.models
         found[f"{name}, loss"] = run.evaluations["personal_loss"]
         found[f"{name}, cohort"] = run.figures["cohort"]
+    found["resumed"] = resumed(settings)
     several = [fp.presets.fedgeomed_plus(eta=0.1, sigma=1.0, delta=d) for d in (0.01, 0.1)]
     lanes = fp.sweep(
         several, federation(SIZES), CLASSIFIER, seeds=(0, 1), cohort=5, **settings | {"rounds": 3}

@@ -41,6 +41,7 @@ def runs(folder, cores, **env):
 def test_every_method_finds_the_same(tmp_path):
     alone, shared = runs(tmp_path, 1), runs(tmp_path, 3, JAX_NUM_CPU_DEVICES="3")
     assert shared.pop("devices") == 3
+    np.testing.assert_array_equal(shared["resumed"], shared["fedavg"])
     assert shared.keys() == alone.keys() - {"devices"}
     for name, values in shared.items():
         np.testing.assert_allclose(values, alone[name], rtol=1e-4, atol=1e-6, err_msg=name)

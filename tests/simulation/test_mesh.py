@@ -20,7 +20,7 @@ def start(out, devices, *more):
     env = os.environ | {
         "PYTHONPATH": str(HERE.parent),
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "JAX_NUM_CPU_DEVICES": str(devices),
     }
     command = [sys.executable, str(HERE / "sharded_run.py"), str(out), *map(str, more)]
     return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
