@@ -47,6 +47,7 @@ def main():
     parser.add_argument("--active", type=int, help="parties a round, if not the workload's")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--each", default="auto")
+    parser.add_argument("--cores", default="auto", help="a number, or auto: all")
     asked = parser.parse_args()
     work = WORKLOADS[asked.workload]
     data = federation(work)
@@ -65,6 +66,7 @@ def main():
             method_of(asked.method, work.eta), parties, model, rounds=rounds,
             cohort=asked.active or work.active, steps=work.steps, epochs=work.epochs,
             batch_size=work.batch, evaluate_every=rounds, each=asked.each, progress=False,
+            cores=asked.cores if asked.cores == "auto" else int(asked.cores),
         )  # fmt: skip
 
     def timed(rounds):
