@@ -90,7 +90,8 @@ def party(k):
     def wait(x):
         time.sleep(75 * int(x))
         return x
-    return jax.pure_callback(wait, jax.ShapeDtypeStruct((), jnp.int32), k)
+    like = jax.ShapeDtypeStruct((), jnp.int32)
+    return jax.pure_callback(wait, like, k, vmap_method="sequential")
 
 def program(parties):
     return in_shares(mesh, jax.vmap)(lambda k: party(k))(parties)
