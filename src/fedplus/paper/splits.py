@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedplus._check import require
+from fedplus.simulation.tune import at_edge
 
 
 def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -32,7 +33,11 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         best["mean"] is not None, "grid", f"{len(trials)} candidates that all diverged",
         "settings of which one trains",
     )  # fmt: skip
-    edge = [name for name in best["settings"] if _at_edge(name, trials)]
+    edge = [
+        name
+        for name, value in best["settings"].items()
+        if at_edge(value, [one["settings"][name] for one in trials])
+    ]
     return {
         "settings": best["settings"], "score": best["mean"], "at_edge": edge,
         "rounds": parts[0]["rounds"], "splits": len(parts), "trials": trials,
@@ -42,11 +47,3 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _mean(scores: Sequence[float | None]) -> float | None:
     known = [score for score in scores if score is not None and np.isfinite(score)]
     return float(np.mean(known)) if len(known) == len(scores) else None
-
-
-def _at_edge(name: str, trials: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the first trial has the least or the largest value of all that were tried."""
-    values = [one["settings"][name] for one in trials]
-    if not all(isinstance(value, (int, float)) for value in values):
-        return False
-    return len(set(values)) > 1 and values[0] in (min(values), max(values))

@@ -126,7 +126,7 @@ def tune(
         not best.diverged, "grid", f"{len(trials)} candidates that all diverged",
         "settings of which one trains", "Try a tenth of the learning rates, or scale the inputs.",
     )  # fmt: skip
-    edge = tuple(name for name, values in grid.items() if _at_edge(best.settings[name], values))
+    edge = tuple(name for name, values in grid.items() if at_edge(best.settings[name], values))
     return Tuned(make(**best.settings), best.settings, best.mean, tuple(trials), edge)
 
 
@@ -169,7 +169,8 @@ def _trial(candidate: Mapping[str, Any], runs: Sequence[Any]) -> Trial:
     return Trial(candidate, mean, float(means.std()), diverged)
 
 
-def _at_edge(value: Any, values: Sequence[Any]) -> bool:
+def at_edge(value: Any, values: Sequence[Any]) -> bool:
+    """Whether it is the least or the largest number of several."""
     numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
     return len(set(numbers)) > 1 and value in (min(numbers), max(numbers))
 
