@@ -34,7 +34,9 @@ METHODS = {
     "A50": ("fedavg", *PLUS),
     "B": ("fedavg", *PLUS, *(f"{name}@active" for name in PLUS)),
     "C": ("fedavg", "fedgeomed+@active"),
+    "A1000": ("fedavg",),
 }
+ON_CPU = ("A10", "B", "C", "A50")
 
 
 def ours(workload, method, seconds, active=None):
@@ -137,7 +139,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--peers", default=",".join(PEERS))
-    parser.add_argument("--workloads", default=",".join(WORKLOADS))
+    parser.add_argument("--workloads", help="by default all for the device")
     parser.add_argument("--seconds", type=float, default=10.0, help="of timed rounds a run")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
@@ -150,7 +152,8 @@ def main():
         "verdicts": [], "fedplus": [], "peers": [],
     }  # fmt: skip
     out = asked.out or HERE / "results" / f"simulation-{jax.default_backend()}.json"
-    for workload in asked.workloads.split(","):
+    there = WORKLOADS if on_gpu else ON_CPU
+    for workload in asked.workloads.split(",") if asked.workloads else there:
         jobs = [(method, None) for method in METHODS[workload]]
         if on_gpu and workload == "B":
             jobs.append(("fedavg", WORKLOADS["B"].parties))

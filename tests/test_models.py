@@ -324,3 +324,26 @@ def test_tokens_must_be_whole_numbers():
     model = EVERY["lstm of tokens"][0]
     with pytest.raises(fp.SettingError, match="whole numbers"):
         model.apply(start(model)[1].unravel(start(model)[0]), jnp.ones((2, 5)))
+
+
+@pytest.mark.parametrize("shape", [(7,), (4, 3)])
+def test_the_slope_of_the_cross_entropy_is_what_jax_derives_from_its_definition(shape):
+    """Both ways of differentiation, and the second derivative; logits up to ± 300."""
+    logits = jax.random.normal(jax.random.key(0), (*shape, 5)) * 100
+    y = jax.random.randint(jax.random.key(1), shape, 0, 5)
+    along = jax.random.normal(jax.random.key(2), logits.shape)
+
+    def plain(logits):
+        chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), y[..., None], axis=-1)
+        return -jnp.mean(chosen)
+
+    def ours(logits):
+        return jnp.mean(CLASSIFICATION.loss(logits, y))
+
+    for derived in (
+        jax.grad,
+        jax.jacfwd,
+        lambda f: jax.grad(lambda z: jnp.vdot(jax.grad(f)(z), along)),
+    ):
+        np.testing.assert_allclose(derived(ours)(logits), derived(plain)(logits), atol=1e-6)
+    assert float(ours(logits)) == pytest.approx(float(plain(logits)), rel=1e-6)

@@ -33,6 +33,7 @@ WORKLOADS = {
     for w in (
         Workload("A10", 10, 10, (1200, 1200), 20, 0.02, steps=20),
         Workload("A50", 50, 10, (1200, 1200), 20, 0.02, steps=20),
+        Workload("A1000", 1000, 1000, (60, 60), 20, 0.02, steps=20),  # For a GPU.
         Workload("B", 1000, 10, (40, 80), 10, 0.02, epochs=1),
         Workload(
             "C", 100, 10, (50, 50), 10, 0.1, steps=10, model="lstm", shape=(25, 300), classes=2

@@ -75,7 +75,7 @@ def test_published_toml_says_the_same_of_the_settings(name):
     assert best.settings == stated
 
 
-OF_FILES = ("mnist", "failure", "silos", "sent140")  # Their data may not be here.
+OF_FILES = ("mnist", "failure", "silos", "sent140", "sensitivity")  # Their data may not be here.
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_specifications_build(name):
 
 
 @pytest.mark.usefixtures("real_data")
-@pytest.mark.parametrize("name", [*names("silos-"), "layers-sent140"])
-def test_specifications_of_real_silos_build(name):
+@pytest.mark.parametrize("name", [*names("silos-"), *names("sensitivity-"), "layers-sent140"])
+def test_specifications_of_real_data_build(name):
     ready = prepared(spec(name), 0)
     assert len(ready.methods) == len(ready.spec.methods)
 

@@ -4,11 +4,14 @@ import pytest
 
 from fedplus._check import SettingError
 from fedplus.experiments.folder import RunFolder
-from fedplus.paper import sensitivity, training
+from fedplus.paper import jobs, sensitivity, training
 from fedplus.paper.specs import spec
 from fedplus.paper.study import Asked
 
-TINY = {"train.rounds": 2, "train.evaluate_every": 2, "train.steps": 2, "data.parties": 3}
+TINY = {
+    "train.rounds": 2, "train.evaluate_every": 2, "train.steps": 2, "train.cohort": 3,
+    "data.parties": 3, "data.name": "digits-robust",
+}  # fmt: skip
 
 
 def tiny(seeds=(0, 1), **more):
@@ -29,7 +32,7 @@ def test_every_method_and_seed_has_a_run_folder(asked):
         (method, seed, "finished") for method in ("fedgeomed+", "local") for seed in (0, 1)
     ]
     assert RunFolder(asked.folder / "a").spec["seeds"] == [0, 1]
-    assert sorted(training.times(asked.folder)) == ["a, seed 0", "a, seed 1"]
+    assert sorted(jobs.times(asked.folder)) == ["a, seed 0", "a, seed 1"]
 
 
 def test_one_method_has_its_runs_where_they_are_among_several(asked):
@@ -66,6 +69,22 @@ def test_what_was_stopped_goes_on(asked, monkeypatch):
     assert RunFolder(status.parent).status["state"] == "finished"
 
 
+def test_slim_runs_are_jobs_of_their_own_and_keep_no_models(asked):
+    one = tiny(seeds=(0,))
+    whole = training.trained(asked, {"a": one})["a"]
+    slim = training.trained(asked, {"b": one}, slim=True)["b"]
+    assert set(jobs.times(asked.folder)) == {
+        "a, seed 0", "b, local SGD, seed 0", "b, FedGeoMed+, seed 0",
+    }  # fmt: skip
+    for big, small in zip(whole, slim, strict=True):
+        assert big.spec == small.spec
+        assert big.lines[-1]["personal_score"] == small.lines[-1]["personal_score"]
+        assert (big.path / "models").exists()
+        assert not (small.path / "models").exists()
+        assert not (small.path / "checkpoint").exists()
+        assert (small.path / "global.safetensors").exists()
+
+
 def test_runs_of_other_settings_are_refused(asked):
     training.trained(asked, {"a": tiny(seeds=(0,))})
     with pytest.raises(SettingError, match="got one with other settings"):
@@ -74,7 +93,7 @@ def test_runs_of_other_settings_are_refused(asked):
 
 def test_a_failure_in_a_job_is_not_hidden(asked):
     with pytest.raises(ZeroDivisionError):
-        training.carry_out(asked, [training.Job("bad", lambda: 1 / 0, ())])
+        jobs.carry_out(asked, [jobs.Job("bad", lambda: 1 / 0, ())])
 
 
 def test_sensitivity_collects_what_the_runs_say(tmp_path):

@@ -1,12 +1,13 @@
 """What a model's outputs are judged by: a loss to learn from and a score that people read."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax import lax
 
 from fedplus._types import Array
 
@@ -28,10 +29,27 @@ class Task(NamedTuple):
     """(n, ...) training labels ↦ (1, ...) outputs: the same answer for all samples, to compare with."""
 
 
+@jax.custom_jvp
 def _cross_entropy(logits: Outputs, y: Array) -> PerSample:
     # A product with the one-hot label: XLA's gather and its scatter in the gradient are slow.
     one_hot = y[..., None] == jnp.arange(logits.shape[-1], dtype=y.dtype)
     return -jnp.sum(jax.nn.log_softmax(logits) * one_hot, axis=-1)
+
+
+@_cross_entropy.defjvp
+def _softmax_less_one_hot(
+    primals: tuple[Outputs, Array], tangents: tuple[Outputs, Any]
+) -> tuple[PerSample, PerSample]:
+    """Its gradient as it stands in books, softmax − one-hot: fewer operations than JAX derives.
+
+    Classes before samples, as the product before it leaves them on a CPU.
+    """
+    logits, y = primals
+    by_class = jnp.moveaxis(logits, -1, 0)
+    classes = jnp.arange(len(by_class), dtype=y.dtype).reshape(-1, *(1,) * y.ndim)
+    shares = jnp.exp(by_class - lax.stop_gradient(jnp.max(by_class, axis=0)))
+    slope = shares / jnp.sum(shares, axis=0) - (y == classes)
+    return _cross_entropy(logits, y), jnp.sum(jnp.moveaxis(slope, 0, -1) * tangents[0], axis=-1)
 
 
 def _hit(logits: Outputs, y: Array) -> PerSample:

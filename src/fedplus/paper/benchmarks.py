@@ -1,11 +1,10 @@
 """The federations of Figure 4 and of the scaling study: specifications, who trains what, and runs."""
 
-import shutil
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-from fedplus.experiments.folder import CHECKPOINT, MODELS, RunFolder
+from fedplus.experiments.folder import RunFolder
 from fedplus.experiments.spec import Spec
 from fedplus.paper.specs import names, spec, wanted
 from fedplus.paper.study import Asked
@@ -82,18 +81,9 @@ def train(asked: Asked, data: str, specs: dict[str, Spec]) -> None:
         return
     place = shared(asked)
     place.folder.mkdir(parents=True, exist_ok=True)
-    if data == ON_GPU:
-        for name, one in specs.items():
-            for seed in one.seeds:
-                _slimmed(place, name, one.model_copy(update={"seeds": [seed]}))
-    trained(place, specs)
-
-
-def _slimmed(place: Asked, name: str, one: Spec) -> None:
-    """Train one seed, and keep no party's LSTM: 3 MB each, twice."""
-    for run in trained(place, {name: one})[name]:
-        for large in (CHECKPOINT, MODELS):
-            shutil.rmtree(run.path / large, ignore_errors=True)
+    trained(
+        place, specs, slim=data == ON_GPU
+    )  # A party's LSTM has 3 MB, and its checkpoint as many.
 
 
 def runs(asked: Asked, specs: dict[str, Spec]) -> Iterator[tuple[str, str, list[RunFolder]]]:

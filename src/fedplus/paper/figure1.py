@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from fedplus.paper import failure
+from fedplus.paper.jobs import times
 from fedplus.paper.panels import per_method, read
 from fedplus.paper.plot import colour
 from fedplus.paper.results import csv_of, json_of
 from fedplus.paper.study import Asked, Files, Study
-from fedplus.paper.training import times
 from fedplus.report.formats import piped
 
 FILE, TIMES = "figure1.csv", "figures-1-to-3-times.json"

@@ -7,11 +7,11 @@ import numpy as np
 from fedplus.experiments.folder import RunFolder
 from fedplus.paper import benchmarks, figure4_plot, figure4_text
 from fedplus.paper.benchmarks import PREFIX
+from fedplus.paper.jobs import times
 from fedplus.paper.judging import added_up, curve, over_seeds
 from fedplus.paper.results import csv_of, json_of
 from fedplus.paper.specs import published
 from fedplus.paper.study import Asked, Files, Study
-from fedplus.paper.training import times
 
 
 def train(asked: Asked) -> None:

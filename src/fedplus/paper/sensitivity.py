@@ -21,17 +21,22 @@ OF_DATA: dict[str, tuple[str, tuple[float, ...]]] = {
 OF_METHOD = ("delta", "sigma")
 """Sweeps over a setting of the methods: in the specification itself."""
 MOST_SEEDS = 3
+TRY: dict[str, Any] = {"train.rounds": 5, "train.evaluate_every": 5}
+SMALL = dict.fromkeys((*OF_METHOD, "outliers"), "digits-robust") | {"noise": "digits-personal"}
+"""The same recipes on small images, for a try."""
 
 
 def specs_of(asked: Asked) -> dict[str, Spec]:
     """All specifications by folder; the sweep's name comes first."""
-    quick = {"train.rounds": 5, "train.evaluate_every": 5} if asked.quick else {}
-    seeds = asked.seeds[:MOST_SEEDS]
-    found = {sweep: spec(f"sensitivity-{sweep}", quick, seeds) for sweep in OF_METHOD}
+
+    def of(sweep: str, settings: Mapping[str, Any]) -> Spec:
+        quick = TRY | {"data.name": SMALL[sweep]} if asked.quick else {}
+        return spec(f"sensitivity-{sweep}", quick | settings, asked.seeds[:MOST_SEEDS])
+
+    found = {sweep: of(sweep, {}) for sweep in OF_METHOD}
     for sweep, (setting, values) in OF_DATA.items():
         for value in values:
-            one = spec(f"sensitivity-{sweep}", quick | {setting: value}, seeds)
-            found[f"{sweep}-{value:g}"] = one
+            found[f"{sweep}-{value:g}"] = of(sweep, {setting: value})
     return {name: wanted(one, asked) for name, one in chosen(found, asked).items()}
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from fedplus.experiments.spec import Spec, to_toml
 from fedplus.paper import table2_text, tuning
+from fedplus.paper.jobs import times
 from fedplus.paper.results import csv_of, json_of
 from fedplus.paper.specs import names, published, spec, table2_rows, wanted
 from fedplus.paper.study import Asked, Files, Study
-from fedplus.paper.training import runs_of, times, trained
+from fedplus.paper.training import runs_of, trained
 from fedplus.report.formats import as_records
 from fedplus.report.tables import table_of
 

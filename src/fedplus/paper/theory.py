@@ -11,11 +11,12 @@ from fedplus.experiments.running import Prepared, prepared
 from fedplus.experiments.source import Source
 from fedplus.experiments.spec import Method, Spec, checked, to_toml
 from fedplus.paper import theory_plot, theory_text
+from fedplus.paper.jobs import Job, carry_out
 from fedplus.paper.measured import Course, course, lipschitz
 from fedplus.paper.results import csv_of, read_json
 from fedplus.paper.specs import spec, wanted
 from fedplus.paper.study import Asked, Files, Study
-from fedplus.paper.training import Job, carry_out, runs_of, trained
+from fedplus.paper.training import runs_of, trained
 
 NAME = "theory"
 EXACT = 50

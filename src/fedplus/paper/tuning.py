@@ -17,10 +17,11 @@ from fedplus.local import KappaWarning
 from fedplus.methods import method
 from fedplus.models import Model
 from fedplus.paper.grids import TABLE2, candidates_of, grid_of, key_of, rounds_of, rules, splits_of
+from fedplus.paper.jobs import Job, carry_out
 from fedplus.paper.results import read_json
 from fedplus.paper.splits import merged
 from fedplus.paper.study import Asked
-from fedplus.paper.training import Job, carry_out, trained
+from fedplus.paper.training import trained
 
 FOLDER = "tuning"
 QUICK = 2

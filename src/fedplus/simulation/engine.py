@@ -50,7 +50,8 @@ class Plan(NamedTuple):
     steps: int | None
     """E, where it is the same for all parties."""
     most: int | None
-    """The largest E_k, where no party waits much for another; with it a round has a fixed length."""
+    """The largest E_k, where it is not much more than the others': all minibatches are drawn before
+    the first step, and parties side by side wait for each other."""
     stragglers: Stragglers | None
     faults: tuple[Fault, ...]
     each: Literal["vmap", "map"]
@@ -150,6 +151,7 @@ def one_round(
             data.size[cohort],
             plan.batch_size,
             None if plan.most is None else plan.most * lane.algorithm.batches_a_step,
+            fixed=plan.each == "vmap",
         ),
         asked if plan.steps is None else plan.steps,
         weights=weights,

@@ -15,12 +15,14 @@ AT_ONCE = 2**20
 
 
 def minibatches(
-    key: Array, start: Array, size: Array, batch_size: int, most: int | None = None
-) -> Any:
+    key: Array, start: Array, size: Array, batch_size: int, most: int | None = None,
+    fixed: bool = True,
+) -> Any:  # fmt: skip
     """Rows (B,) of each step's minibatch, for each party.
 
-    Returns an array (K, E, B) where a bound on the steps is given and the array small; a function of
-    the step's number otherwise. ``Work.batches`` takes both.
+    Where a bound on the steps is given and few rows are to be drawn, all are, before the first step.
+    Returns an array (K, E, B) then, if a round is to have a ``fixed`` length; a function of the step's
+    number otherwise. ``Work.batches`` takes both.
 
     Epoch follows epoch without a gap, so every minibatch is full: one that begins with the last samples
     of an order ends with the first of the next. A party smaller than a minibatch has some samples in it
@@ -32,12 +34,14 @@ def minibatches(
         size: (K,), the number of their rows.
         batch_size: B.
         most: E, at least every E_k.
+        fixed: Whether parties with fewer steps wait for the others.
     """
+    make: Any = Partial  # Untyped in JAX.
     if most is not None and len(key) * most * batch_size <= AT_ONCE:
         each = jnp.arange(most, dtype=jnp.int32)[:, None]
         key, start, size = (part[:, None, None] for part in (key, start, size))
-        return _rows(batch_size, key, start, size, each)
-    make: Any = Partial  # Untyped in JAX.
+        rows = _rows(batch_size, key, start, size, each)
+        return rows if fixed else make(_drawn, rows)
     return make(partial(_rows, batch_size), key, start, size)
 
 
@@ -45,6 +49,10 @@ def _rows(batch_size: int, key: Array, start: Array, size: Array, step: Array) -
     position = step * batch_size + jnp.arange(batch_size, dtype=jnp.int32)
     epoch, within = position // size, position % size
     return start + place(*jnp.broadcast_arrays(within, size, mixed(key ^ mixed(epoch))))
+
+
+def _drawn(rows: Array, step: Array) -> Array:
+    return rows[step]
 
 
 def steps_an_epoch(size: Host, batch_size: int) -> Host:

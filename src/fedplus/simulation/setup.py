@@ -22,7 +22,7 @@ from fedplus.simulation.minibatches import steps_an_epoch
 from fedplus.simulation.schedule import Effort, Stragglers, cohort_of
 from fedplus.simulation.validate import require_fit, require_kinds
 
-LARGE = 15_000
+LARGE = 5_000
 """Parameters from which on a CPU does better with one party at a time (``benchmarks/parties.py``)."""
 PAGE = 2048
 """Rows in memory at a time, where the others are in a store; more if a cohort is larger."""
@@ -98,7 +98,7 @@ def set_up(
         rows=rows,
         batch_size=int(batch_size),
         steps=same,
-        most=int(steps_of.max()) if how == "vmap" and not _waits(effort) else None,
+        most=None if _waits(effort) else int(steps_of.max()),
         stragglers=stragglers,
         faults=require_faults(faults, n),
         each=how,
