@@ -29,7 +29,7 @@ SMALL = dict.fromkeys((*OF_METHOD, "outliers"), "digits-robust") | {"noise": "di
 def specs_of(asked: Asked) -> dict[str, Spec]:
     """All specifications by folder; the sweep's name comes first."""
 
-    def of(sweep: str, settings: Mapping[str, Any]) -> Spec:
+    def of(sweep: str, settings: dict[str, Any]) -> Spec:
         quick = TRY | {"data.name": SMALL[sweep]} if asked.quick else {}
         return spec(f"sensitivity-{sweep}", quick | settings, asked.seeds[:MOST_SEEDS])
 
