@@ -52,6 +52,7 @@ def main():
     work = WORKLOADS[asked.workload]
     data = federation(work)
     parties = fp.Federation.from_arrays(data, [(x[:20], y[:20]) for x, y in data], name=work.name)
+    del data  # The federation has its own copy; the peers have one, too.
     model = models.logistic(784, 10)
     if work.model == "lstm":
         model = models.lstm(25, 300, hidden=HIDDEN)

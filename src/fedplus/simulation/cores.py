@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 
 from fedplus._check import require
 from fedplus.work import Each
@@ -89,6 +89,12 @@ def in_shares(mesh: Mesh, inner: Each) -> Each:
         return run
 
     return each
+
+
+def read_by_all(mesh: Mesh, tree: Any) -> Any:
+    """Arrays that no core writes to: all cores read them from the same memory."""
+    everywhere = NamedSharding(mesh, Spec())
+    return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf), everywhere), tree)
 
 
 def on_every(mesh: Mesh | None, program: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
 from fedplus.data.split import on_device
 from fedplus.models import Model, ravel
-from fedplus.simulation.cores import cores_for, make_devices
+from fedplus.simulation.cores import cores_for, make_devices, read_by_all
 from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan, Rows
 from fedplus.simulation.faults import require_faults, who_is_bad
 from fedplus.simulation.mesh import on_all, require_mesh, spread_rows
@@ -120,7 +120,8 @@ def set_up(
     if devices is None:  # Where the data is, as the program will leave it: else it compiles twice.
         state = jax.device_put(state, inputs.data.x.sharding)
     state = spread_rows(mesh, runs[0][0], on_all(shared, state), plan.lanes)
-    return Setup(plan, on_all(devices, inputs), on_all(devices, lane), state, runs, federation)
+    read = read_by_all(shared, inputs) if shared else on_all(mesh, inputs)
+    return Setup(plan, read, on_all(devices, lane), state, runs, federation)
 
 
 def _samples(federation: Federation, compares: bool) -> tuple[Data, Rows | None]:
