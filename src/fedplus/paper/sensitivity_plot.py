@@ -21,12 +21,7 @@ def draw(results: Path) -> Mapping[str, Any]:
     records = [r for r in read_csv(results / "sensitivity.csv") if r["method"] != "majority"]
     plt = pyplot()
     figure, axes = plt.subplots(
-        2,
-        len(SWEEPS),
-        figsize=(12, 5.6),
-        sharex="col",
-        sharey="row",
-        layout="constrained",
+        2, len(SWEEPS), figsize=(12.5, 5.6), sharex="col", layout="constrained"
     )
     for column, (sweep, title) in enumerate(SWEEPS.items()):
         mine = [record for record in records if record["sweep"] == sweep]
