@@ -165,7 +165,7 @@ def test_a_try_from_beginning_to_end(tried):
 
 def test_sent140_is_left_to_a_gpu(tmp_path, capsys):
     asked = Asked(tmp_path / "figure4", only="figure4-")
-    benchmarks.train(asked, "sent140", {})
+    benchmarks.train(asked, [("sent140", {})])
     assert "--device gpu" in capsys.readouterr().err
     assert benchmarks.trains(asked._replace(device="gpu"), "sent140")
     assert benchmarks.trains(asked._replace(only="sent140"), "sent140")

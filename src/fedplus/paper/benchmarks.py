@@ -1,7 +1,7 @@
 """The federations of Figure 4 and of the scaling study: specifications, who trains what, and runs."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedplus.experiments.folder import RunFolder
@@ -73,17 +73,17 @@ def _served(of: Spec, server: str | None) -> Spec:
     return of.model_copy(update={"train": train})
 
 
-def train(asked: Asked, data: str, specs: dict[str, Spec]) -> None:
-    """Train what is not finished, or say why not."""
-    if not trains(asked, data):
+def train(asked: Asked, of: Sequence[tuple[str, dict[str, Spec]]]) -> None:
+    """Train what is not finished: data sets with specifications by folder, all side by side."""
+    for data in dict.fromkeys(data for data, _ in of if not trains(asked, data)):
         told = f"{data}: left out, for its LSTM needs a GPU: --device gpu, or --only {data}"
         print(told, file=sys.stderr, flush=True)
-        return
     place = shared(asked)
     place.folder.mkdir(parents=True, exist_ok=True)
-    trained(
-        place, specs, slim=data == ON_GPU
-    )  # A party's LSTM has 3 MB, and its checkpoint as many.
+    kept = [(data == ON_GPU, specs) for data, specs in of if trains(asked, data)]
+    for slim in (False, True):  # A party's LSTM has 3 MB, and its checkpoint as many.
+        together = [one for is_large, specs in kept if is_large == slim for one in specs.items()]
+        trained(place, dict(together), slim=slim)
 
 
 def runs(asked: Asked, specs: dict[str, Spec]) -> Iterator[tuple[str, str, list[RunFolder]]]:

@@ -15,9 +15,9 @@ from fedplus.paper.study import Asked, Files, Study
 
 
 def train(asked: Asked) -> None:
-    """All data sets, one after the other."""
-    for data in benchmarks.sets(asked):
-        benchmarks.train(asked, data, benchmarks.specs_of(asked, data))
+    """All data sets."""
+    sets = benchmarks.sets(asked)
+    benchmarks.train(asked, [(data, benchmarks.specs_of(asked, data)) for data in sets])
 
 
 def collect(asked: Asked) -> Files:

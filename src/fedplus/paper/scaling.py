@@ -56,9 +56,8 @@ def _smaller(n: int) -> dict[str, Any]:
 
 def train(asked: Asked) -> None:
     """All numbers of parties; the largest is Figure 4's, and left alone where that is finished."""
-    for data in benchmarks.sets(asked):
-        for specs in specs_of(asked, data).values():
-            benchmarks.train(asked, data, specs)
+    sets = {data: specs_of(asked, data).values() for data in benchmarks.sets(asked)}
+    benchmarks.train(asked, [(data, specs) for data, every in sets.items() for specs in every])
 
 
 def collect(asked: Asked) -> Files:
