@@ -26,6 +26,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "peers"))
 
 from run import PEERS, measure  # noqa: E402
+from run import WORKLOADS as WITH_PEERS  # noqa: E402
 from workloads import HIDDEN, WORKLOADS, sizes  # noqa: E402
 
 PLUS = ("fedavg+", "fedgeomed+", "fedcomed+")
@@ -36,7 +37,6 @@ METHODS = {
     "C": ("fedavg", "fedgeomed+@active"),
     "A1000": ("fedavg",),
 }
-ON_CPU = ("A10", "B", "C", "A50")
 
 
 def ours(workload, method, seconds, active=None):
@@ -152,7 +152,7 @@ def main():
         "verdicts": [], "fedplus": [], "peers": [],
     }  # fmt: skip
     out = asked.out or HERE / "results" / f"simulation-{jax.default_backend()}.json"
-    there = WORKLOADS if on_gpu else ON_CPU
+    there = WORKLOADS if on_gpu else WITH_PEERS
     for workload in asked.workloads.split(",") if asked.workloads else there:
         jobs = [(method, None) for method in METHODS[workload]]
         if on_gpu and workload == "B":

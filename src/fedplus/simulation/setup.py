@@ -23,7 +23,7 @@ from fedplus.simulation.schedule import Effort, Stragglers, cohort_of
 from fedplus.simulation.validate import require_fit, require_kinds
 
 LARGE = 5_000
-"""Parameters from which on a CPU does better with one party at a time (``benchmarks/parties.py``)."""
+"""Parameters from which on one party at a time is faster on a CPU (``benchmarks/ours.py --each``)."""
 PAGE = 2048
 """Rows in memory at a time, where the others are in a store; more if a cohort is larger."""
 UNEVEN = 2.0
