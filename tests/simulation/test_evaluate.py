@@ -8,8 +8,9 @@ import pytest
 import fedplus as fp
 from fedplus import presets
 from fedplus.models import ravel
+from fedplus.models.task import BINARY, CLASSIFICATION, REGRESSION
 from fedplus.simulation import majority_class
-from fedplus.simulation.evaluate import in_blocks, judge, summary
+from fedplus.simulation.evaluate import constant_answer, in_blocks, judge, summary
 from small_federation import CLASSIFIER, apply, federation, plain_loss
 
 PATH = (0.0, 0.25, 1.0)
@@ -140,6 +141,38 @@ def test_majority_class_answers_the_commonest_training_label(run):
     for k in range(5):
         common = np.bincount(train.party(k)[1]).argmax()
         assert found[k] == np.mean(test.party(k)[1] == common)
+
+
+def answered_one_by_one(federation, task, answer):
+    """Each party's mean score, of the answer to its own training labels, by the definition."""
+    for k in range(federation.parties):
+        y = federation.test.party(k)[1]
+        yield np.mean(task.score(jnp.asarray(answer(federation.train.party(k)[1], len(y))), y))
+
+
+@pytest.mark.parametrize("task", [CLASSIFICATION, BINARY, REGRESSION], ids=lambda task: task.name)
+def test_a_constant_answer_is_each_partys_own(task):
+    """Parties of 1 to 30 samples, and each has seen labels of its own, up to another largest one."""
+    rng = np.random.default_rng(0)
+
+    def labels(k):
+        if task is REGRESSION:
+            return rng.normal(k, 1, (rng.integers(1, 30), 2)).astype(np.float32)
+        return rng.integers(0, 2 if task is BINARY else k + 1, rng.integers(1, 30))
+
+    train, test = ([(np.zeros((len(y), 1)), y) for y in map(labels, range(12))] for _ in range(2))
+    federation = fp.Federation.from_arrays(train, test)
+
+    def answer(seen, times):
+        if task is REGRESSION:
+            return np.tile(seen.mean(0), (times, 1))
+        most = np.bincount(seen).argmax()
+        return np.tile([[most - 0.5]] if task is BINARY else np.eye(12)[[most]], (times, 1))
+
+    found = constant_answer(federation, task)
+    expected = list(answered_one_by_one(federation, task, answer))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert len(set(np.round(expected, 6))) > 3
 
 
 def test_a_partys_parameters_by_number_and_by_name(run):

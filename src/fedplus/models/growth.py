@@ -3,9 +3,10 @@
 import functools
 
 import jax.numpy as jnp
+import numpy as np
 
 from fedplus._check import require_number
-from fedplus._types import Array
+from fedplus._types import Array, Host
 from fedplus.models.task import Outputs, PerSample, Task
 
 
@@ -65,8 +66,8 @@ def growth(cost: float = 0.0025) -> Task:
     return Task("growth", loss, score, "log return a day", "higher", _uniform_answer)
 
 
-def _uniform_answer(relatives: Array) -> Outputs:
+def _uniform_answer(relatives: Host) -> Host:
     """(1, L, 1 + assets): every day the uniform portfolio, whatever the past."""
     moved = relatives[:1] if relatives.ndim == 3 else relatives[:1, None]
-    cash = jnp.ones((*moved.shape[:-1], 1))
-    return _uniform(jnp.concatenate([cash, moved], axis=-1))
+    cash = np.ones((*moved.shape[:-1], 1), moved.dtype)
+    return np.asarray(_uniform(jnp.asarray(np.concatenate([cash, moved], axis=-1))))

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from jax import lax
 
-from fedplus._types import Array
+from fedplus._types import Array, Host
 
 Outputs = Array
 PerSample = Array
@@ -25,8 +25,9 @@ class Task(NamedTuple):
     score_name: str
     better: Literal["higher", "lower"]
     """Which of two mean scores is the better one."""
-    constant: Callable[[Array], Outputs] | None = None
-    """(n, ...) training labels ↦ (1, ...) outputs: the same answer for all samples, to compare with."""
+    constant: Callable[[Host], Host] | None = None
+    """(n, ...) a party's training labels ↦ (1, ...) outputs: the same answer for all, to compare
+    with. In NumPy: JAX would compile it for each party's number of samples."""
 
 
 @jax.custom_jvp
@@ -73,18 +74,18 @@ def _half_squared_error(outputs: Outputs, y: Array) -> PerSample:
     return 0.5 * _squared_error(outputs, y)
 
 
-def _most_frequent(y: Array) -> Outputs:
-    labels, counts = np.unique(np.asarray(y), return_counts=True)
-    most = int(labels[np.argmax(counts)])
-    return jax.nn.one_hot(jnp.array([most]), max(int(labels[-1]) + 1, 2))
+def _most_frequent(y: Host) -> Host:
+    labels, counts = np.unique(y, return_counts=True)
+    classes = np.arange(max(int(labels[-1]) + 1, 2))
+    return np.asarray(classes == labels[np.argmax(counts)], np.float32)[None]
 
 
-def _more_frequent(y: Array) -> Outputs:
-    return jnp.where(jnp.mean(jnp.asarray(y) > 0) > 0.5, 1.0, -1.0).reshape(1, 1)
+def _more_frequent(y: Host) -> Host:
+    return np.full((1, 1), 1.0 if np.mean(np.asarray(y) > 0) > 0.5 else -1.0, np.float32)
 
 
-def _mean(y: Array) -> Outputs:
-    return jnp.asarray(np.mean(np.asarray(y), axis=0, dtype=float, keepdims=True))
+def _mean(y: Host) -> Host:
+    return np.asarray(np.mean(y, axis=0, dtype=float, keepdims=True))
 
 
 CLASSIFICATION = Task("classification", _cross_entropy, _hit, "accuracy", "higher", _most_frequent)
