@@ -15,6 +15,7 @@ from fedplus._write import write_atomically
 from fedplus.algorithm import AbstractAlgorithm, FedPlus
 from fedplus.data.federation import Federation
 from fedplus.experiments.build import arguments_of, federation_of, method_of, model_of, natural
+from fedplus.experiments.compiled import make_room
 from fedplus.experiments.folder import CHECKPOINT, PARTIES, SPEC, RunFolder, is_run
 from fedplus.experiments.lock import held
 from fedplus.experiments.source import Source
@@ -134,6 +135,7 @@ def run_one(
     resume: bool = False, trackers: Sequence[str] = (), told: Told | None = None,
 ) -> None:  # fmt: skip
     """Train one method with one seed into a run folder."""
+    make_room()
     spec = ready.spec.one(number, seed)
     algorithm, label = ready.methods[number], str(spec.methods[0].label)
     folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedplus.experiments.compiled import keep_compiled
+from fedplus.experiments.compiled import keep_compiled, make_room
 from fedplus.experiments.files import write_json
 from fedplus.paper.study import Asked
 
@@ -89,5 +89,6 @@ def use(device: str | None, threads: int | None) -> None:
 
 def _timed(job: Job) -> Took:
     begun, worked = time.monotonic(), time.process_time()
+    make_room()
     job.do(*job.given)
     return Took(round(time.monotonic() - begun, 1), round(time.process_time() - worked, 1))
