@@ -50,6 +50,7 @@ def main():
     parser.add_argument("--cores", default="auto", help="a number, or auto: all")
     asked = parser.parse_args()
     work = WORKLOADS[asked.workload]
+    imported = since_start()
     data = federation(work)
     parties = fp.Federation.from_arrays(data, [(x[:20], y[:20]) for x, y in data], name=work.name)
     del data  # The federation has its own copy; the peers have one, too.
@@ -61,6 +62,8 @@ def main():
             for part in ("train", "test")
             if (split := getattr(parties, part))
         })  # fmt: skip
+
+    ready = since_start()
 
     def run(rounds):
         return fp.simulate(
@@ -88,6 +91,7 @@ def main():
         "peer": "fedplus", "version": fp.__version__, "workload": work.name,
         "method": asked.method, "active": asked.active or work.active,
         "rounds_per_second": round(rate, 2), "first_round_seconds": round(first, 1),
+        "import_and_compile_seconds": round(imported + first - ready - few, 1),
         "peak_rss_mb": round(peak_megabytes()),
         "loss_after_one_round": round(float(before), 4), "final_loss": round(float(after), 4),
         "device": str(jax.devices()[0]),

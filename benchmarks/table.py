@@ -37,10 +37,12 @@ def simulation(report):
             over = f", {entry['active']} active" if entry["active"] != 10 else ""
             who = f"**fedplus**, {entry['method']}{over}"
         contenders.setdefault(who, {})[entry["workload"]] = entry
-    for what in ("rounds_per_second", "first_round_seconds", "peak_rss_mb"):
+    told = ("rounds_per_second", "first_round_seconds", "import_and_compile_seconds", "peak_rss_mb")
+    for what in told:
         rows = [
             [who, *(figure(entries.get(w, {}).get(what)) for w in workloads)]
             for who, entries in contenders.items()
+            if any(what in entry for entry in entries.values())
         ]
         table([what.replace("_", " "), *workloads], rows)
     columns = list(dict.fromkeys(key for line in report["verdicts"] for key in line))

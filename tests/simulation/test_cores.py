@@ -31,9 +31,9 @@ def ran(command, **env):
     return done.stdout
 
 
-def runs(folder, cores, **env):
+def runs(folder, cores, script="cores_run.py", **env):
     out = folder / f"{cores}.npz"
-    ran([sys.executable, str(HERE / "cores_run.py"), str(out), str(cores)], **env)
+    ran([sys.executable, str(HERE / script), str(out), str(cores)], **env)
     with np.load(out) as found:
         return dict(found)
 
@@ -45,6 +45,15 @@ def test_every_method_finds_the_same(tmp_path):
     assert shared.keys() == alone.keys() - {"devices"}
     for name, values in shared.items():
         np.testing.assert_allclose(values, alone[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_passes_over_a_large_matrix_are_shared_and_find_the_same(tmp_path):
+    alone = runs(tmp_path, 1, "shared_passes.py")
+    shared = runs(tmp_path, 3, "shared_passes.py", JAX_NUM_CPU_DEVICES="3")
+    assert shared.keys() == alone.keys()
+    for name, values in shared.items():
+        size = np.abs(alone[name]).max()
+        np.testing.assert_allclose(values, alone[name], rtol=0, atol=1e-5 * size, err_msg=name)
 
 
 TOLD = """

@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from fedplus._types import Matrix, Vector, settings
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact
-from fedplus.aggregation.rows import each_weight, weighted_mean
+from fedplus.aggregation.rows import each_weight, shared_mean
 
 
 @final
@@ -28,4 +28,4 @@ class Mean(AbstractAggregator):
 def mean(w_local: Matrix, weights: Vector | None) -> Aggregate:
     """The mean as an ``Aggregate``: exact, in one turn."""
     each = each_weight(w_local, weights)
-    return exact(weighted_mean(w_local, each))
+    return exact(shared_mean(w_local, each))

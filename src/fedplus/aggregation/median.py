@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon, tiny
-from fedplus.aggregation import rows
+from fedplus.aggregation import columns
 from fedplus.aggregation.bracket import Bracket, move, narrow, nowhere
 from fedplus.aggregation.network import order_statistics
 from fedplus.aggregation.search import MOST_PASSES, sample_rows
@@ -57,7 +57,7 @@ def median_by_counting(
         step = jnp.where((b.low == -jnp.inf) | (b.high == jnp.inf), step, jnp.inf)
         return move(before, b, at, step, after.passes)
 
-    def solve(reduce: rows.Reduce, at: Vector, spacing: Vector) -> tuple[Vector, ...]:
+    def solve(reduce: columns.Reduce, at: Vector, spacing: Vector) -> tuple[Vector, ...]:
         def count(s: _State) -> _State:
             (up_to,) = reduce(lambda w_k, a_k: (jnp.where(w_k <= s.at, a_k, 0),), ("sum",))
             total = weight - 2 * up_to
@@ -104,5 +104,5 @@ def median_by_counting(
 
     spacing = spacing * (w_local.shape[0] / weight)
     begin = median if start is None else start
-    w, passes, closed = rows.by_columns(solve, w_local, weights, begin, spacing)
+    w, passes, closed = columns.by_columns(solve, w_local, weights, begin, spacing)
     return w, jnp.max(passes), jnp.all(closed)

@@ -15,6 +15,7 @@ from fedplus.aggregation.median import NETWORK_UP_TO, median_by_counting, median
 from fedplus.aggregation.recursion import moves
 from fedplus.aggregation.rows import each_weight, weighted_mean
 from fedplus.aggregation.search import sample_rows
+from fedplus.aggregation.shares import agreed
 from fedplus.aggregation.soft_median import soft_median
 from fedplus.aggregation.start import good_start
 from fedplus.aggregation.weiszfeld import weiszfeld
@@ -119,11 +120,11 @@ def _(psi: L1, w_local: Matrix, weights: Vector | None, start: Vector | None) ->
     if start is None:
         # A window of ±δ with several parties in it is found from anywhere; a narrow one is not.
         start, searched = lax.cond(
-            delta > 2 * jnp.mean(spacing),
+            agreed(delta > 2 * jnp.mean(spacing), w_local),
             lambda: (middle, jnp.zeros((), jnp.int32)),
             lambda: median_by_counting(w_local, each, None)[:2],
         )
-    found = soft_median(w_local, each, delta, weighted_mean(w_local, each), start, spacing)
+    found = soft_median(w_local, each, delta, start, spacing)
     return Aggregate(found.w, searched + found.passes, found.left, found.converged)
 
 

@@ -1,8 +1,8 @@
 """The ordinary turns of a geometric median: reweighted means, and a secant's step in between.
 
-Two passes over W a turn, and little else. In models as training leaves them one direction, that of
-the outliers, converges much more slowly than all others: the step that would cancel the last two
-residuals if the iteration were linear (Anderson's with a memory of one) takes care of it. The turns
+One or two passes over W a turn, and little else. In models as training leaves them one direction,
+that of the outliers, converges much more slowly than all others: the step that would cancel the last
+two residuals if the iteration were linear (Anderson's with a memory of one) takes care of it. The turns
 end where w stands still, or where they are not the right ones: beside a party, or when one does not
 halve what is left.
 """
@@ -14,9 +14,12 @@ from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon, tiny
 from fedplus.aggregation.certificate import ACCURACY, above_by_pull, envelope
-from fedplus.aggregation.rows import distances, weighted_mean
+from fedplus.aggregation.rows import reweigh
+from fedplus.aggregation.shares import agreed
 
 MOST_TURNS = 12
+LEAST_SPRING = 1e-3
+"""δ of a spring, as a share of ‖w‖."""
 SAME = 1e-5
 """Parties whose distances differ by this share may be at one place; among many entries most differ
 by less than a hundredth."""
@@ -53,21 +56,21 @@ def reweighted(
 
     def turn(s: _State) -> _State:
         w = s.image - _share(s) * (s.image - s.image_before)
-        r = distances(w_local, w)
-        q = weights / jnp.maximum(r, delta)
+        r, q, image = reweigh(w_local, weights, delta, w)
         slope = jnp.sum(q)
-        image = weighted_mean(w_local, q)
         left, size = jnp.linalg.norm(image - w), jnp.linalg.norm(w)
         pull = slope * left
         height = jnp.sum(weights * envelope(r, delta))
         low = above_by_pull(pull, slope, delta, size, weights, r)
         done = short(left, jnp.sum(weights) / slope, size)
         done &= low <= (ACCURACY + 8 * eps) * height
-        beside = steepest(weights, delta, r, size)[1]
+        nearest, beside = steepest(weights, delta, r, size)
+        # Well within a δ that is no rounding, a party is a spring: turns do not creep there.
+        beside &= (r[nearest] > 0.5 * delta) | (delta < LEAST_SPRING * size)
         ordinary = ~beside & (left <= 0.5 * s.left)
-        turns = s.turns + 1
+        converged, ordinary = agreed(jnp.stack([done & ~beside, ordinary]), w_local)
         return _State(
-            w, image, s.w, s.image, left, s.left, pull, turns, done & ~beside, ordinary
+            w, image, s.w, s.image, left, s.left, pull, s.turns + 1, converged, ordinary
         )  # fmt: skip
 
     def unfinished(s: _State) -> Array:

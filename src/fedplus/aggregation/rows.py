@@ -1,34 +1,26 @@
-"""Passes over W in the shapes that are fast on each platform.
+"""Passes over the rows of W in the shapes that are fast on each platform.
 
 On a CPU, XLA's reductions over the leading axis stride through memory and its row sums are scalar;
-products, and loops that add whole rows of a block that stays in the cache, run near memory speed. On
-a GPU the plain reductions are the fast ones.
+products run near memory speed. On a GPU the plain reductions are the fast ones.
 """
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import TypeVar
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
 from fedplus._types import Array, Matrix, Vector
+from fedplus.aggregation.shares import Share, share_of
 
-Term: TypeAlias = Callable[[Array, Array], tuple[Array, ...]]
-"""(w_k, a_k) ↦ what party k adds, each coordinate by itself."""
-Way: TypeAlias = Literal["sum", "max", "min"]
-Reduce: TypeAlias = Callable[[Term, tuple[Way, ...]], tuple[Vector, ...]]
-"""Combine a term over all parties; a way of combining for each of its outputs."""
-Solve: TypeAlias = Callable[..., tuple[Vector, ...]]
-
-GROUP = 8
-"""Rows that one turn of a loop adds in one fused kernel, at most."""
+FEWEST, MOST = 4, 16
+"""Rows of a group, which are read once and used twice."""
 CACHED = 2**17
-"""Entries of a block, at most: they are to stay in a core's cache."""
-WIDTHS = (528, 8208)
-"""Columns of a block. No multiple of 1024: rows 4 KiB apart would compete for the same cache lines."""
+"""Entries of a group, so that they stay in a core's cache."""
 LANES = 16
 """Stretches of a row that are summed side by side."""
+
+Sums = TypeVar("Sums")
 
 
 def each_weight(w_local: Matrix, weights: Vector | None) -> Vector:
@@ -38,7 +30,19 @@ def each_weight(w_local: Matrix, weights: Vector | None) -> Vector:
 
 def weighted_mean(w_local: Matrix, weights: Vector) -> Vector:
     """Σ_k p_k w_k with p the normalised weights: one product, one pass."""
-    return jnp.matmul(weights / jnp.sum(weights), w_local, precision=lax.Precision.HIGHEST)
+    return _product(weights / jnp.sum(weights), w_local)
+
+
+def shared_mean(w_local: Matrix, weights: Vector) -> Vector:
+    """The same, where all cores ask for it at the same time: they share the pass."""
+    share, p = share_of(len(weights), w_local), weights / jnp.sum(weights)
+    if share.axis is None:
+        return _product(p, w_local)
+
+    def add(rows: Matrix, at: Array, mine: Array, total: Vector) -> Vector:
+        return total + _product(jnp.where(mine, _part(p, at, mine), 0), rows)
+
+    return share.added(_over_groups(share, w_local, add, jnp.zeros_like(w_local[0])))
 
 
 def distances(w_local: Matrix, w: Vector) -> Vector:
@@ -63,81 +67,61 @@ def distances(w_local: Matrix, w: Vector) -> Vector:
     return jnp.sqrt(lax.platform_dependent(w_local, w, cpu=in_lanes, default=plain))
 
 
-def by_columns(
-    solve: Solve, w_local: Matrix, weights: Vector, *vectors: Vector
-) -> tuple[Vector, ...]:
-    """Solve each coordinate by itself, in blocks of columns that stay in a CPU's cache.
+def reweigh(
+    w_local: Matrix, weights: Vector, delta: Array, w: Vector
+) -> tuple[Vector, Vector, Vector]:
+    """Distances from w, the weights q_k = a_k / max(‖w_k − w‖, δ), and the mean with these.
 
-    ``solve(reduce, *parts)`` gets its part of each vector and returns vectors as wide, which come
-    back joined.
+    Cores that share W have to ask at the same time. Each passes over its rows once: they are added
+    while its cache still has them. One alone has threads for each of two passes, and is faster so.
     """
+    share = share_of(len(weights), w_local)
 
-    def in_blocks(w_local: Matrix, weights: Vector, *vectors: Vector) -> tuple[Vector, ...]:
-        n, d = w_local.shape
-        count = -(-d // min(max(CACHED // n, WIDTHS[0]), WIDTHS[1]))
-        width = -(-d // count)
+    def weight(r: Vector, of: Vector) -> Vector:
+        return of / jnp.maximum(r, delta)
 
-        def at(start: Array | int) -> tuple[Vector, ...]:
-            parts = [lax.dynamic_slice_in_dim(v, start, width) for v in vectors]
-            return solve(_looped(w_local, weights, start, width), *parts)
+    if share.axis is None:
+        r = distances(w_local, w)
+        q = weight(r, weights)
+        return r, q, weighted_mean(w_local, q)
 
-        def fill(i: Array, filled: tuple[Vector, ...]) -> tuple[Vector, ...]:
-            start = jnp.minimum(i * width, d - width)  # The last block may overlap the one before.
-            return tuple(
-                lax.dynamic_update_slice_in_dim(whole, part, start, 0)
-                for whole, part in zip(filled, at(start), strict=True)
-            )
+    def add(
+        rows: Matrix, at: Array, mine: Array, sums: tuple[Vector, Vector]
+    ) -> tuple[Vector, Vector]:
+        found, total = sums
+        r = jnp.where(mine, distances(rows, w), _part(found, at, mine))
+        q = jnp.where(mine, weight(r, _part(weights, at, mine)), 0)
+        found = lax.dynamic_update_slice_in_dim(found, r, at, 0)
+        return found, total + _product(q, rows)
 
-        if count == 1:
-            return at(0)
-        empty = tuple(jnp.zeros((d,), s.dtype) for s in jax.eval_shape(at, 0))
-        filled: tuple[Vector, ...] = lax.fori_loop(0, count, fill, empty)
-        return filled
-
-    def at_once(w_local: Matrix, weights: Vector, *vectors: Vector) -> tuple[Vector, ...]:
-        return solve(_plain(w_local, weights), *vectors)
-
-    found: tuple[Vector, ...] = lax.platform_dependent(
-        w_local, weights, *vectors, cpu=in_blocks, default=at_once
-    )
-    return found
+    sums = _over_groups(share, w_local, add, (jnp.zeros_like(weights), jnp.zeros_like(w)))
+    r, total = jnp.split(share.added(jnp.concatenate(sums)), [len(weights)])
+    q = weight(r, weights)
+    return r, q, total / jnp.sum(q)
 
 
-def _plain(w_local: Matrix, weights: Vector) -> Reduce:
-    combine: dict[Way, Callable[..., Array]] = {"sum": jnp.sum, "max": jnp.max, "min": jnp.min}
+def _over_groups(
+    share: Share, w_local: Matrix, add: Callable[[Matrix, Array, Array, Sums], Sums], first: Sums
+) -> Sums:
+    """Add up this core's rows, some at a time: which ones, from where on, and which of them count."""
+    n, d = w_local.shape
+    size = min(n, max(FEWEST, min(MOST, CACHED // d)))
 
-    def reduce(term: Term, ways: tuple[Way, ...]) -> tuple[Vector, ...]:
-        terms = term(w_local, weights[:, None])
-        return tuple(combine[way](t, axis=0) for way, t in zip(ways, terms, strict=True))
+    def turn(i: Array, sums: Sums) -> Sums:
+        begin = share.first + i * size
+        end = jnp.minimum(begin + size, share.first + share.size)
+        at = jnp.minimum(begin, n - size)  # The last group may overlap the one before.
+        row = at + jnp.arange(size)
+        rows = lax.dynamic_slice_in_dim(w_local, at, size)
+        return add(rows, at, (row >= begin) & (row < end), sums)
 
-    return reduce
+    total: Sums = lax.fori_loop(0, -(-share.size // size), turn, first)
+    return total
 
 
-def _looped(w_local: Matrix, weights: Vector, start: Array | int, width: int) -> Reduce:
-    n = w_local.shape[0]
-    groups = -(-n // GROUP)
-    size = -(-n // groups)
-    padded = jnp.pad(weights, (0, groups * size - n))
-    first = {"sum": 0.0, "max": -jnp.inf, "min": jnp.inf}
-    # Comparisons rather than jnp.maximum, whose care for NaN costs as much again.
-    combine: dict[Way, Callable[[Array, Array], Array]] = {
-        "sum": lambda s, t: s + t,
-        "max": lambda s, t: jnp.where(t > s, t, s),
-        "min": lambda s, t: jnp.where(t < s, t, s),
-    }
+def _part(of: Vector, at: Array, like: Array) -> Vector:
+    return lax.dynamic_slice_in_dim(of, at, len(like))
 
-    def reduce(term: Term, ways: tuple[Way, ...]) -> tuple[Vector, ...]:
-        def add_group(i: Array, sums: tuple[Vector, ...]) -> tuple[Vector, ...]:
-            for k in range(size):
-                # Past the last row stands that row again, with weight 0.
-                row = jnp.minimum(i * size + k, n - 1)
-                w_k = lax.dynamic_slice(w_local, (row, start), (1, width))[0]
-                terms = zip(ways, sums, term(w_k, padded[i * size + k]), strict=True)
-                sums = tuple(combine[way](s, t) for way, s, t in terms)
-            return sums
 
-        empty = tuple(jnp.full((width,), first[way], w_local.dtype) for way in ways)
-        sums: tuple[Vector, ...] = lax.fori_loop(0, groups, add_group, empty)
-        return sums
-
-    return reduce
+def _product(p: Vector, rows: Matrix) -> Vector:
+    return jnp.matmul(p, rows, precision=lax.Precision.HIGHEST)

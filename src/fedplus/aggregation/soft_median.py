@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon
-from fedplus.aggregation import rows
+from fedplus.aggregation import columns
 from fedplus.aggregation.bracket import Bracket, move, narrow, nowhere
 from fedplus.aggregation.search import MOST_PASSES
 
@@ -39,7 +39,7 @@ class _State(NamedTuple):
 
 
 def soft_median(
-    w_local: Matrix, weights: Vector, delta: Array, mean: Vector, start: Vector, spacing: Vector
+    w_local: Matrix, weights: Vector, delta: Array, start: Vector, spacing: Vector
 ) -> SoftMedian:
     """The root in every coordinate; ``spacing``: how far w moves past one of N parties, about."""
     eps = epsilon(w_local)
@@ -50,9 +50,7 @@ def soft_median(
         rounding = 2 * eps * jnp.max(jnp.abs(at))
         return jnp.maximum((1 - 4 * eps) * delta - rounding, 0.5 * delta)
 
-    def solve(
-        reduce: rows.Reduce, mean: Vector, start: Vector, spacing: Vector
-    ) -> tuple[Vector, ...]:
+    def solve(reduce: columns.Reduce, start: Vector, spacing: Vector) -> tuple[Vector, ...]:
         def look(s: _State) -> _State:
             inner = edge(s.at)
             inverse = 1 / inner
@@ -82,12 +80,16 @@ def soft_median(
 
         inner = edge(last.at)
 
-        def full_strength(w_k: Array, a_k: Array) -> tuple[Array, ...]:
+        def ends_and_mean(w_k: Array, a_k: Array) -> tuple[Array, ...]:
             x = w_k - last.at
-            return jnp.where(x <= -inner, w_k, -jnp.inf), jnp.where(x >= inner, w_k, jnp.inf)
+            below, above = (
+                jnp.where(x <= -inner, w_k, -jnp.inf),
+                jnp.where(x >= inner, w_k, jnp.inf),
+            )
+            return below, above, w_k * (a_k / weight)
 
         def nearest_to_mean(at: Vector) -> Vector:
-            below, above = reduce(full_strength, ("max", "min"))
+            below, above, mean = reduce(ends_and_mean, ("max", "min", "sum"))
             return jnp.where(last.level, jnp.clip(mean, below + delta, above - delta), at)
 
         w = lax.cond(jnp.any(last.level), nearest_to_mean, lambda at: at, last.at)
@@ -95,5 +97,5 @@ def soft_median(
         return w, last.pull, jnp.full(w.shape, last.passes), jnp.full(w.shape, last.done)
 
     spacing = spacing * (w_local.shape[0] / weight)
-    w, left, passes, done = rows.by_columns(solve, w_local, weights, mean, start, spacing)
+    w, left, passes, done = columns.by_columns(solve, w_local, weights, start, spacing)
     return SoftMedian(w, jnp.linalg.norm(left), jnp.max(passes), jnp.all(done))

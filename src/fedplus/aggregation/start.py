@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from fedplus._types import Matrix, Vector
 from fedplus.aggregation.median import median_of_few
 from fedplus.aggregation.rows import distances, weighted_mean
+from fedplus.aggregation.shares import agreed
 
 START_ROWS = 31
 
@@ -26,7 +27,8 @@ def good_start(w_local: Matrix, weights: Vector) -> Vector:
     models = _some_columns(w_local)
     heights = [jnp.sum(weights * distances(models, _some_columns(w[None])[0])) for w in candidates]
     lowest = jnp.argmin(jnp.stack(heights))
-    return jnp.where(lowest == 0, median, jnp.where(lowest == 1, mean, heaviest))
+    start = jnp.where(lowest == 0, median, jnp.where(lowest == 1, mean, heaviest))
+    return agreed(start, w_local)
 
 
 def _some_columns(w_local: Matrix) -> Matrix:

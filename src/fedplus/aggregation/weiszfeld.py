@@ -9,6 +9,9 @@ parties lie nearly on a line the sum may be nearly flat; there a step is stretch
 Most often none of this is needed, and the ordinary turns of ``reweighted`` are all there are.
 """
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -17,6 +20,7 @@ from fedplus.aggregation.anderson import MEMORY, Visit, fixed_point
 from fedplus.aggregation.certificate import ACCURACY, Split, above_least, envelope
 from fedplus.aggregation.reweighted import Median, reweighted, short, steepest
 from fedplus.aggregation.rows import distances, weighted_mean
+from fedplus.aggregation.shares import agreed
 
 MOST_TURNS = 300
 LEAP = 8
@@ -63,12 +67,12 @@ def weiszfeld(w_local: Matrix, weights: Vector, delta: Array, start: Vector) -> 
         back = held / jnp.maximum(jnp.linalg.norm(place - w), delta)
         return Visit(image, left, done, leap, jnp.linalg.norm(pull + back * (place - w)))
 
-    def go_on() -> Median:
-        memory = min(MEMORY, *w_local.shape)
-        w, visit, turns = fixed_point(look, onwards, MOST_TURNS, memory, ordinary.converged)
-        return Median(w, visit.left, visit.found, ordinary.turns + turns, visit.done)
-
-    found: Median = lax.cond(ordinary.converged, lambda: ordinary, go_on)
+    # A loop of no turns where those were enough; a conditional would copy W.
+    memory = min(MEMORY, *w_local.shape)
+    w, visit, turns = fixed_point(look, onwards, MOST_TURNS, memory, ordinary.converged)
+    w = agreed(w, w_local)  # Every core went on by itself.
+    further = Median(w, visit.left, visit.found, ordinary.turns + turns, visit.done)
+    found: Median = jax.tree.map(partial(jnp.where, ordinary.converged), ordinary, further)
     return found
 
 

@@ -1,8 +1,9 @@
 """A CPU's cores share the parties of a round.
 
 XLA splits one product among threads, which for small models costs more than it gains. Here each core is
-a device that trains parties of its own and learns the others' models at the end of their steps; all
-else, every core does for itself. On two cores that is up to twice as fast.
+a device that trains parties of its own and learns the others' models at the end of their steps. Passes
+over a large W are shared, too (``aggregation/shares.py``); all else, every core does for itself. On two
+cores that is up to twice as fast.
 """
 
 import os
@@ -17,6 +18,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 
 from fedplus._check import require
+from fedplus.aggregation.shares import sharing
 from fedplus.work import Each
 
 Spec: Any = jax.sharding.PartitionSpec  # Untyped in JAX.
@@ -101,11 +103,16 @@ def on_every(mesh: Mesh | None, program: Callable[..., Any]) -> Callable[..., An
     """The program, run by every core on the same arguments."""
     if mesh is None:
         return program
+
+    def shared(*args: Any) -> Any:
+        with sharing(AXIS, mesh.size):
+            return program(*args)
+
     # Every core finds the same: nothing but all_gather mixes what they do.
-    shared: Any = jax.shard_map(
-        program, mesh=mesh, in_specs=Spec(), out_specs=Spec(), check_vma=False
+    mapped: Any = jax.shard_map(
+        shared, mesh=mesh, in_specs=Spec(), out_specs=Spec(), check_vma=False
     )
-    return shared  # type: ignore[no-any-return]
+    return mapped  # type: ignore[no-any-return]
 
 
 def of_one(mesh: Mesh | None, tree: Any) -> Any:

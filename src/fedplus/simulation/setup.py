@@ -1,6 +1,7 @@
 """From what a person asks for to what the engine takes."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -14,13 +15,14 @@ from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
 from fedplus.data.split import on_device
 from fedplus.models import Model, ravel
-from fedplus.simulation.cores import cores_for, make_devices, read_by_all
+from fedplus.simulation.cores import cores_for, make_devices, on_every, read_by_all
 from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan, Rows
 from fedplus.simulation.faults import require_faults, who_is_bad
 from fedplus.simulation.mesh import on_all, require_mesh, spread_rows
 from fedplus.simulation.minibatches import steps_an_epoch
 from fedplus.simulation.schedule import Effort, Stragglers, cohort_of
 from fedplus.simulation.validate import require_fit, require_kinds
+from fedplus.work import first_model
 
 LARGE = 5_000
 """Parameters from which on one party at a time is faster on a CPU (``benchmarks/ours.py --each``)."""
@@ -87,8 +89,6 @@ def set_up(
     runs = tuple((algorithm, int(seed)) for algorithm in algorithms for seed in seeds)
     lanes = [_lane(algorithm, seed, model) for algorithm, seed in runs]
     rows = rows_of_a_page(who.size, n) if paged else n
-    # From a copy, since the program takes the state's memory over.
-    states = [lane.algorithm.init(jnp.array(lane.w_first, copy=True), rows) for lane in lanes]
     train = federation.train
     shared = None if mesh or paged else cores_for(cores, who.size)
     how: Any = "vmap" if mesh else _chosen(each, lanes[0].w_first.size, effort)
@@ -115,13 +115,28 @@ def set_up(
         held=held,
         bad=who_is_bad(plan.faults, n),
     )
-    lane, state = (_stacked(lanes), _stacked(states)) if plan.lanes else (lanes[0], states[0])
-    devices = mesh or shared
-    if devices is None:  # Where the data is, as the program will leave it: else it compiles twice.
-        state = jax.device_put(state, inputs.data.x.sharding)
-    state = spread_rows(mesh, runs[0][0], on_all(shared, state), plan.lanes)
-    read = read_by_all(shared, inputs) if shared else on_all(mesh, inputs)
-    return Setup(plan, read, on_all(devices, lane), state, runs, federation)
+    lane = _stacked(lanes) if plan.lanes else lanes[0]
+    if shared is not None:
+        state, read = _begun(lanes, rows, shared), read_by_all(shared, inputs)
+    elif mesh is not None:
+        state = spread_rows(mesh, runs[0][0], _first_state(lanes, rows), plan.lanes)
+        read = on_all(mesh, inputs)
+    else:  # Where the data is, as the program will leave it: else it compiles twice.
+        state = jax.device_put(_first_state(lanes, rows), inputs.data.x.sharding)
+        read = inputs
+    return Setup(plan, read, on_all(mesh or shared, lane), state, runs, federation)
+
+
+def _first_state(lanes: Sequence[Lane], rows: int) -> Any:
+    """From a copy of the model, since the program takes the state's memory over."""
+    states = [lane.algorithm.init(jnp.array(lane.w_first, copy=True), rows) for lane in lanes]
+    return _stacked(states) if len(lanes) > 1 else states[0]
+
+
+@partial(jax.jit, static_argnames=("rows", "cores"))
+def _begun(lanes: Sequence[Lane], rows: int, cores: Mesh) -> Any:
+    """The same, made by every core for itself: handed to them, it would be in memory once more."""
+    return on_every(cores, partial(_first_state, rows=rows))(lanes)
 
 
 def _samples(federation: Federation, compares: bool) -> tuple[Data, Rows | None]:
@@ -158,7 +173,7 @@ def _require_pageable(algorithms: Sequence[Any], seeds: Sequence[int], one_devic
 
 def _lane(algorithm: AbstractAlgorithm[Any], seed: int, model: Model) -> Lane:
     for_init, for_rounds = jax.random.split(jax.random.key(seed))
-    return Lane(algorithm, for_rounds, ravel(model.init(for_init)).w)
+    return Lane(algorithm, for_rounds, first_model(ravel(model.init(for_init)).w, parties=1))
 
 
 def _stacked(trees: Sequence[Any]) -> Any:
