@@ -19,7 +19,7 @@ from fedplus.aggregation.shares import agreed
 
 MOST_TURNS = 12
 LEAST_SPRING = 1e-3
-"""δ of a spring, as a share of ‖w‖."""
+"""δ of a spring, as a share of ‖w‖ and the mean distance."""
 SAME = 1e-5
 """Parties whose distances differ by this share may be at one place; among many entries most differ
 by less than a hundredth."""
@@ -65,8 +65,9 @@ def reweighted(
         done = short(left, jnp.sum(weights) / slope, size)
         done &= low <= (ACCURACY + 8 * eps) * height
         nearest, beside = steepest(weights, delta, r, size)
-        # Well within a δ that is no rounding, a party is a spring: turns do not creep there.
-        beside &= (r[nearest] > 0.5 * delta) | (delta < LEAST_SPRING * size)
+        # Well within a δ that is not tiny, a party is a spring: turns do not creep there.
+        scale = size + jnp.sum(weights * r) / jnp.sum(weights)
+        beside &= (r[nearest] > 0.5 * delta) | (delta < LEAST_SPRING * scale)
         ordinary = ~beside & (left <= 0.5 * s.left)
         converged, ordinary = agreed(jnp.stack([done & ~beside, ordinary]), w_local)
         return _State(
