@@ -56,6 +56,25 @@ def test_where_more_than_half_are_at_one_place_it_is_within_delta_of_it(aggregat
     assert heights[0] <= min(heights[1:]) * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("place", [0.0, 1.0])
+@pytest.mark.parametrize("delta", [1e-6, 1e-3, 0.1, 1.0])
+@pytest.mark.parametrize("idle", [0.55, 0.9, 0.99])
+def test_while_most_parties_have_not_trained(idle, delta, place):
+    """They are where all began, and so was last round's w̃, or nearly: pulls balance, in few turns."""
+    rng = np.random.default_rng(0)
+    models = np.full((200, 3000), place)
+    trained = round(200 * (1 - idle))
+    models[:trained] += rng.normal(size=(trained, 3000)) * 0.01
+    models = models.astype(np.float32)
+    for near in (0.0, 1e-5):
+        start = models[-1] + near * rng.normal(size=3000).astype(np.float32)
+        found = Moreau(L2(delta))(models, start=start)
+        assert found.converged
+        assert found.iterations <= 12
+        rounding = 2e-6 * np.linalg.norm(models[-1]) / delta  # Of w, by that much of its size.
+        assert np.linalg.norm(pull(models, np.ones(200), found.w, delta)) <= 3e-6 + rounding
+
+
 @geometric
 def test_from_last_rounds_result_two_turns_are_enough(aggregate):
     models = models_of(100, 3000, far=0)
