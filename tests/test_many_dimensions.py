@@ -71,7 +71,7 @@ def test_while_most_parties_have_not_trained(idle, delta, place):
         found = Moreau(L2(delta))(models, start=start)
         assert found.converged
         assert found.iterations <= 12
-        rounding = 2e-6 * np.linalg.norm(models[-1]) / delta  # Of w, by that much of its size.
+        rounding = 4e-6 * np.linalg.norm(models[-1]) / delta  # Of w, by that much of its size.
         assert np.linalg.norm(pull(models, np.ones(200), found.w, delta)) <= 3e-6 + rounding
 
 
