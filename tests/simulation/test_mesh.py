@@ -59,9 +59,12 @@ def test_two_processes(tmp_path, alone):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     out = tmp_path / "out.npz"
-    both = [start(out, 2, f"127.0.0.1:{port}", 2, i) for i in range(2)]
-    finish(both[1])
-    assert_same(finish(both[0], out), alone, 4)
+    with start(out, 2, f"127.0.0.1:{port}", 2, 0) as first:
+        with start(out, 2, f"127.0.0.1:{port}", 2, 1) as second:
+            _, told = second.communicate(timeout=600)
+        found = finish(first, out)  # If it has failed, the other one has by that.
+    assert second.returncode == 0, told
+    assert_same(found, alone, 4)
 
 
 def test_a_mesh_of_two_axes_is_refused():
