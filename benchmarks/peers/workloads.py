@@ -68,10 +68,11 @@ def party(work, k, seed=0):
 
 def federation(work, seed=0):
     """All parties' rows, in one piece: memory that comes back when nobody has them any more."""
-    ends = np.cumsum(sizes(work, seed))
+    counts = sizes(work, seed)
+    ends = np.cumsum(counts)
     x = np.empty((ends[-1], *work.shape), np.float32)
     found = []
-    for k, (begin, end) in enumerate(zip(ends - sizes(work, seed), ends, strict=True)):
+    for k, (begin, end) in enumerate(zip(ends - counts, ends, strict=True)):
         x[begin:end], y = party(work, k, seed)
         found.append((x[begin:end], y))
     return found

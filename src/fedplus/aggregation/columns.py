@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedplus._types import Array, Matrix, Vector
+from fedplus.aggregation.rows import CACHED
 from fedplus.aggregation.shares import cores_on, share_of
 
 Term: TypeAlias = Callable[[Array, Array], tuple[Array, ...]]
@@ -22,8 +23,6 @@ Solve: TypeAlias = Callable[..., tuple[Vector, ...]]
 
 GROUP = 8
 """Rows that one turn of a loop adds in one fused kernel, at most."""
-CACHED = 2**17
-"""Entries of a block, at most: they are to stay in a core's cache."""
 WIDTHS = (528, 8208)
 """Columns of a block. No multiple of 1024: rows 4 KiB apart would compete for the same cache lines."""
 

@@ -16,7 +16,7 @@ from fedplus.aggregation.shares import Share, share_of
 FEWEST, MOST = 4, 16
 """Rows of a group, which are read once and used twice."""
 CACHED = 2**17
-"""Entries of a group, so that they stay in a core's cache."""
+"""Entries that stay in a core's cache."""
 LANES = 16
 """Stretches of a row that are summed side by side."""
 
@@ -35,9 +35,10 @@ def weighted_mean(w_local: Matrix, weights: Vector) -> Vector:
 
 def shared_mean(w_local: Matrix, weights: Vector) -> Vector:
     """The same, where all cores ask for it at the same time: they share the pass."""
-    share, p = share_of(len(weights), w_local), weights / jnp.sum(weights)
+    share = share_of(len(weights), w_local)
     if share.axis is None:
-        return _product(p, w_local)
+        return weighted_mean(w_local, weights)
+    p = weights / jnp.sum(weights)
 
     def add(rows: Matrix, at: Array, mine: Array, total: Vector) -> Vector:
         return total + _product(jnp.where(mine, _part(p, at, mine), 0), rows)
