@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from boards import served
 from command import COMMAND, environment
 from fedplus._write import write_atomically
 from fedplus.experiments.folder import RunFolder
-from report.browser import SCHEMES, SIZES, opened, scrolls_sideways, unlabelled
+from report.browser import SCHEMES, SIZES, opened, scrolls_sideways, unlabelled, wait
 from report.samples import Sample, study
 
 GROW = """
@@ -61,14 +60,6 @@ def page(browser, board, size):
         assert not scrolls_sideways(shown)
         assert unlabelled(shown) == []
         assert (troubles.errors, troubles.elsewhere) == ([], [])
-
-
-def wait(page, condition, arg=None, seconds=10):
-    """Ask until it is so: Playwright's own wait needs eval, which the page's policy forbids."""
-    deadline = time.monotonic() + seconds
-    while not page.evaluate(condition, arg):
-        assert time.monotonic() < deadline, condition
-        page.wait_for_timeout(50)
 
 
 def labels(page):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,14 @@ def opened(browser, url, size="desk", scheme="light", **context):
         yield page, troubles
     finally:
         made.close()
+
+
+def wait(page, condition, arg=None, seconds=10):
+    """Ask until it is so: Playwright's own wait needs eval, which the page's policy forbids."""
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(condition, arg):
+        assert time.monotonic() < deadline, condition
+        page.wait_for_timeout(50)
 
 
 def scrolls_sideways(page):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from browser import SCHEMES, SIZES, opened, scrolls_sideways, unlabelled
+from browser import SCHEMES, SIZES, opened, scrolls_sideways, unlabelled, wait
 from samples import Sample, study
 
 from fedplus.report.html import write_report
@@ -100,7 +100,7 @@ def test_the_theme_follows_the_reader(browser, report):
     with opened(browser, path.as_uri(), scheme="light") as (page, troubles):
         light = page.evaluate(ink)
         page.emulate_media(color_scheme="dark")
-        page.wait_for_function(f"{ink} !== '{light}'")
+        wait(page, f"{ink} !== '{light}'")
         assert troubles.errors == []
 
 
@@ -110,12 +110,12 @@ def test_on_paper(browser, report):
     with opened(browser, path.as_uri(), scheme="dark") as (page, troubles):
         on_screen = page.evaluate(width)
         page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-        page.wait_for_function(f"{width} === 680")
+        wait(page, f"{width} === 680")
         page.emulate_media(media="print")
         assert not page.is_visible("#learning-choice")
         page.emulate_media(media="screen")
         page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-        page.wait_for_function(f"{width} === {on_screen}")
+        wait(page, f"{width} === {on_screen}")
         assert page.pdf().startswith(b"%PDF")
         assert troubles.errors == []
 
@@ -137,8 +137,9 @@ def test_copying(browser, report):
     path, _ = report
     with opened(browser, path.as_uri()) as (page, _):
         page.click("button[aria-label='Copy the command']")
-        page.wait_for_function(
-            "['Copied', 'Selected'].includes(document.querySelector('.copied button').textContent)"
+        wait(
+            page,
+            "['Copied', 'Selected'].includes(document.querySelector('.copied button').textContent)",
         )
 
 
