@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from functools import cache
-from typing import Any, NamedTuple, cast, final
+from typing import Any, ClassVar, NamedTuple, cast, final
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from fedplus._check import (
     require_shape,
 )
 from fedplus._types import Array, Matrix, Vector
+from fedplus.aggregation import native
 from fedplus.aggregation.rows import weighted_mean
 
 
@@ -41,6 +42,9 @@ class AbstractAggregator(ABC):
     >>> CoordinateMedian()([[1.0, 0.0], [2.0, 0.0], [900.0, 1.0]]).w.tolist()
     [2.0, 0.0]
     """
+
+    shows_all: ClassVar[bool] = False
+    """Whether w̃ is never finite if an entry of W is not: then nobody need look at W itself."""
 
     @abstractmethod
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
@@ -78,7 +82,7 @@ class AbstractAggregator(ABC):
         if not is_concrete(self, models, weights, start):
             return _solve(self, models, weights, start)[0]
         w, certificate, finite = _compiled(self, models, weights, start)
-        if not isinstance(finite, jax.core.Tracer) and not finite:
+        if not isinstance(w, jax.core.Tracer) and not (_is_finite(w) if finite is None else finite):
             counts = slice(None) if weights is None else np.asarray(weights) > 0
             require_finite(np.asarray(models)[counts])
             ok = start is None or bool(np.isfinite(np.asarray(start)).all())
@@ -91,6 +95,10 @@ def _as_float(array: Array) -> Array:
     return array if _is_float(array.dtype) else array.astype(float)
 
 
+def _is_finite(w: Vector) -> bool:
+    return bool(np.isfinite(np.asarray(w)).all())
+
+
 @cache
 def _is_float(dtype: np.dtype[Any]) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.floating))
@@ -98,12 +106,14 @@ def _is_float(dtype: np.dtype[Any]) -> bool:
 
 def _solve(
     aggregator: AbstractAggregator, w_local: Matrix, weights: Vector | None, start: Vector | None
-) -> tuple[Aggregate, Array]:
+) -> tuple[Aggregate, Array | None]:
     if weights is not None:
         # The heaviest party stands in for those that do not count, so that no pass need ask.
         counts = weights[:, None] > 0
         w_local = jnp.where(counts, w_local, w_local[jnp.argmax(weights)])
     result = aggregator.solve(w_local, weights, start)
+    if aggregator.shows_all:
+        return result, None
     # One product tells whether all entries are finite; only if not does anyone look closer.
     seen = jnp.sum(jnp.abs(weighted_mean(w_local, jnp.ones_like(w_local[:, 0]))))
     return result, jnp.isfinite(seen if start is None else seen + jnp.sum(jnp.abs(start)))
@@ -112,8 +122,9 @@ def _solve(
 @jax.jit
 def _compiled(
     aggregator: AbstractAggregator, w_local: Matrix, weights: Vector | None, start: Vector | None
-) -> tuple[Vector, tuple[Array, ...] | None, Array]:
-    """w̃, its certificate unless that is known beforehand (each output costs), whether W is finite."""
-    (w, *certificate), finite = _solve(aggregator, w_local, weights, start)
+) -> tuple[Vector, tuple[Array, ...] | None, Array | None]:
+    """w̃, its certificate and whether W is finite, unless these are known from w̃: each output costs."""
+    with native.threads(native.most_threads()):
+        (w, *certificate), finite = _solve(aggregator, w_local, weights, start)
     known = isinstance(certificate[-1], np.bool_)
     return w, None if known else tuple(certificate), finite

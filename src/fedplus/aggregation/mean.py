@@ -20,6 +20,8 @@ class Mean(AbstractAggregator):
     [3.0]
     """
 
+    shows_all = True
+
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         return mean(w_local, weights)

@@ -11,10 +11,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon, tiny
-from fedplus.aggregation import columns
+from fedplus.aggregation import columns, native
 from fedplus.aggregation.bracket import Bracket, move, narrow, nowhere
 from fedplus.aggregation.network import order_statistics
 from fedplus.aggregation.search import MOST_PASSES, sample_rows
+from fedplus.aggregation.shares import share_of
 
 NETWORK_UP_TO = 64
 NEAR = 4
@@ -45,6 +46,12 @@ def median_by_counting(
 ) -> tuple[Vector, Array, Array]:
     """The weighted median, the passes it took, and whether every coordinate was closed."""
     median, spacing = sample_rows(w_local)
+    begin, spacing = median if start is None else start, spacing * (len(weights) / jnp.sum(weights))
+    if native.usable(w_local):
+        share = share_of(w_local.shape[1], w_local)
+        found = native.medians(w_local, weights, begin, spacing, share)
+        w, passes, closed = (share.of_all(each) for each in found)
+        return w, jnp.max(passes), jnp.all(closed)
     weight, largest = jnp.sum(weights), jnp.max(weights)
     least = jnp.min(jnp.where(weights > 0, weights, largest))
     tied = 4 * epsilon(w_local) * weight
@@ -102,7 +109,5 @@ def median_by_counting(
         w = jnp.where(closed, last.bracket.low, last.at)
         return w, jnp.full(at.shape, last.passes), closed
 
-    spacing = spacing * (w_local.shape[0] / weight)
-    begin = median if start is None else start
     w, passes, closed = columns.by_columns(solve, w_local, weights, begin, spacing)
     return w, jnp.max(passes), jnp.all(closed)

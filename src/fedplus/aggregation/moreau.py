@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from fedplus._check import require
 from fedplus._types import Array, Matrix, Vector, epsilon, settings
+from fedplus.aggregation import native
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.mean import mean
 from fedplus.aggregation.median import NETWORK_UP_TO, median_by_counting, median_by_network
@@ -111,21 +112,30 @@ def _(psi: L2, w_local: Matrix, weights: Vector | None, start: Vector | None) ->
 def _(psi: L1, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
     each = each_weight(w_local, weights)
     delta = jnp.asarray(psi.delta, w_local.dtype)
-    searched = jnp.zeros((), jnp.int32)
-    if start is None and weights is None and w_local.shape[0] <= NETWORK_UP_TO:
-        start = median_by_network(w_local)
-        spacing = jnp.zeros_like(start)  # The root is at most δ away.
-    else:
-        middle, spacing = sample_rows(w_local)
-    if start is None:
-        # A window of ±δ with several parties in it is found from anywhere; a narrow one is not.
-        start, searched = lax.cond(
-            agreed(delta > 2 * jnp.mean(spacing), w_local),
-            lambda: (middle, jnp.zeros((), jnp.int32)),
-            lambda: median_by_counting(w_local, each, None)[:2],
-        )
-    found = soft_median(w_local, each, delta, start, spacing)
+    near = start is not None
+    start, spacing, searched = _begin(w_local, weights, delta, start)
+    found = soft_median(w_local, each, delta, start, spacing, near=near)
     return Aggregate(found.w, searched + found.passes, found.left, found.converged)
+
+
+def _begin(
+    w_local: Matrix, weights: Vector | None, delta: Array, start: Vector | None
+) -> tuple[Vector, Vector, Array]:
+    """Where the search for a δ-coordinatewise median begins, its unit of length, and passes taken."""
+    no_passes = jnp.zeros((), jnp.int32)
+    if start is None and weights is None and w_local.shape[0] <= NETWORK_UP_TO:
+        median = median_by_network(w_local)
+        return median, jnp.zeros_like(median), no_passes  # The root is at most δ away.
+    middle, spacing = sample_rows(w_local)
+    if start is not None or native.usable(w_local):  # Such loops look for the median where need be.
+        return middle if start is None else start, spacing, no_passes
+    # A window of ±δ with several parties in it is found from anywhere; a narrow one is not.
+    begin, searched = lax.cond(
+        agreed(delta > 2 * jnp.mean(spacing), w_local),
+        lambda: (middle, no_passes),
+        lambda: median_by_counting(w_local, each_weight(w_local, weights), None)[:2],
+    )
+    return begin, spacing, searched
 
 
 @_minimise.register

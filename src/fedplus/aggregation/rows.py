@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedplus._types import Array, Matrix, Vector
-from fedplus.aggregation.shares import Share, share_of
+from fedplus.aggregation import native
+from fedplus.aggregation.shares import Share, share_of, whole
 
 FEWEST, MOST = 4, 16
 """Rows of a group, which are read once and used twice."""
@@ -39,6 +40,8 @@ def shared_mean(w_local: Matrix, weights: Vector) -> Vector:
     if share.axis is None:
         return weighted_mean(w_local, weights)
     p = weights / jnp.sum(weights)
+    if native.usable(w_local):
+        return share.added(native.product(w_local, p, share))
 
     def add(rows: Matrix, at: Array, mine: Array, total: Vector) -> Vector:
         return total + _product(jnp.where(mine, _part(p, at, mine), 0), rows)
@@ -81,6 +84,10 @@ def reweigh(
     def weight(r: Vector, of: Vector) -> Vector:
         return of / jnp.maximum(r, delta)
 
+    if native.usable(w_local):
+        r, total = _added(share, *native.reweigh(w_local, weights, delta, w, share))
+        q = weight(r, weights)
+        return r, q, total / jnp.sum(weights * (delta / jnp.maximum(r, delta)))
     if share.axis is None:
         r = distances(w_local, w)
         q = weight(r, weights)
@@ -96,9 +103,17 @@ def reweigh(
         return found, total + _product(q, rows)
 
     sums = _over_groups(share, w_local, add, (jnp.zeros_like(weights), jnp.zeros_like(w)))
-    r, total = jnp.split(share.added(jnp.concatenate(sums)), [len(weights)])
+    r, total = _added(share, *sums)
     q = weight(r, weights)
     return r, q, total / jnp.sum(q)
+
+
+def _added(share: Share, r: Vector, total: Vector) -> tuple[Vector, Vector]:
+    """Both added over the cores, at once."""
+    if share.axis is None:
+        return r, total
+    found, added = jnp.split(share.added(jnp.concatenate([r, total])), [len(r)])
+    return found, added
 
 
 def _over_groups(
@@ -125,4 +140,6 @@ def _part(of: Vector, at: Array, like: Array) -> Vector:
 
 
 def _product(p: Vector, rows: Matrix) -> Vector:
+    if native.usable(rows):
+        return native.product(rows, p, whole(len(p)))
     return jnp.matmul(p, rows, precision=lax.Precision.HIGHEST)

@@ -61,11 +61,16 @@ class Share(NamedTuple):
         return jnp.sum(lax.all_gather(found, self.axis), axis=0)
 
 
+def whole(total: int) -> Share:
+    """All of so many things, for this core by itself."""
+    return Share(total, 0, total, None)
+
+
 def share_of(total: int, w_local: Matrix) -> Share:
     """This core's share of so many things; everything, where nobody else is there."""
     cores = _cores_on(w_local)
     if cores is None:
-        return Share(total, 0, total, None)
+        return whole(total)
     size = -(-total // cores.number)
     return Share(total, lax.axis_index(cores.axis) * size, size, cores.axis)
 

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon
-from fedplus.aggregation import columns
+from fedplus.aggregation import columns, native
 from fedplus.aggregation.bracket import Bracket, move, narrow, nowhere
 from fedplus.aggregation.search import MOST_PASSES
+from fedplus.aggregation.shares import share_of
 
 
 class SoftMedian(NamedTuple):
@@ -39,11 +40,20 @@ class _State(NamedTuple):
 
 
 def soft_median(
-    w_local: Matrix, weights: Vector, delta: Array, start: Vector, spacing: Vector
+    w_local: Matrix, weights: Vector, delta: Array, start: Vector, spacing: Vector, *, near: bool
 ) -> SoftMedian:
-    """The root in every coordinate; ``spacing``: how far w moves past one of N parties, about."""
+    """The root in every coordinate, from ``start``, which may be ``near`` to it.
+
+    ``spacing``: how far w moves past one of N parties, about.
+    """
     eps = epsilon(w_local)
     weight, largest = jnp.sum(weights), jnp.max(weights)
+    spacing = spacing * (w_local.shape[0] / weight)
+    if native.usable(w_local):
+        share = share_of(w_local.shape[1], w_local)
+        found = native.soft_medians(w_local, weights, delta, start, spacing, share, near)
+        w, pull, passes, done = (share.of_all(each) for each in found)
+        return SoftMedian(w, jnp.linalg.norm(pull) / weight, jnp.max(passes), jnp.all(done))
 
     def edge(at: Vector) -> Array:
         """δ less what rounding may hide, so that a party at the end of an interval pulls in full."""
@@ -96,6 +106,5 @@ def soft_median(
         # Where it is done, the last step was one of rounding.
         return w, last.pull, jnp.full(w.shape, last.passes), jnp.full(w.shape, last.done)
 
-    spacing = spacing * (w_local.shape[0] / weight)
     w, left, passes, done = columns.by_columns(solve, w_local, weights, start, spacing)
     return SoftMedian(w, jnp.linalg.norm(left), jnp.max(passes), jnp.all(done))

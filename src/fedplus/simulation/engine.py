@@ -14,6 +14,7 @@ from jax import lax
 from jax.sharding import Mesh
 
 from fedplus._types import Array, Vector
+from fedplus.aggregation import native
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.local import Shaped
 from fedplus.models import Model, ravel
@@ -175,9 +176,11 @@ def some_rounds(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
 ) -> tuple[Any, RoundFigures]:
     """Rounds ``begin``, ..., ``end`` − 1: the state after them, and their figures, (CAPACITY, ...)."""
-    found: tuple[Any, RoundFigures] = on_every(plan.cores, partial(_rounds, plan))(
-        inputs, lane, state, begin, end
-    )
+    # Rows that are spread over a mesh are XLA's to pass over: it knows where they are.
+    with native.threads(1 if plan.mesh is None else 0):
+        found: tuple[Any, RoundFigures] = on_every(plan.cores, partial(_rounds, plan))(
+            inputs, lane, state, begin, end
+        )
     return found
 
 

@@ -1,0 +1,20 @@
+"""Passes over W as machine code inside JAX's programs, where Numba is installed.
+
+On a CPU, XLA strides through memory where rows are added, and takes a number at a time where they are
+counted; loops compiled for the purpose (``pip install "fedplus[numba]"``) are several times faster and
+find the same. They are for models of 32 bits. Without Numba, on a GPU, and with ``FEDPLUS_NUMBA=off``,
+aggregation is XLA's alone.
+"""
+
+from fedplus.aggregation.native.calls import medians, product, reweigh, soft_medians
+from fedplus.aggregation.native.switch import most_threads, threads, usable
+
+__all__ = [
+    "medians",
+    "most_threads",
+    "product",
+    "reweigh",
+    "soft_medians",
+    "threads",
+    "usable",
+]

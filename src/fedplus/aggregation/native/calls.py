@@ -1,0 +1,73 @@
+"""The loops as functions of JAX arrays. Each does a share of the rows, or of the columns."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedplus._types import Array, Matrix, Vector
+from fedplus.aggregation.native.switch import register, threads_now
+from fedplus.aggregation.shares import Share
+
+LEAST = {"product": 2**22, "reweigh": 2**21, "medians": 2**19, "soft_medians": 2**19}
+"""Entries of W from which on another thread is worth waking."""
+Shape: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
+STEPS, FEW = 5, 64
+"""Newton's steps that coordinates take together, near their roots or where there are few parties."""
+
+
+def product(w_local: Matrix, p: Vector, share: Share) -> Vector:
+    """Σ p_k w_k over the share's rows."""
+    total: Vector
+    (total,) = _call("product", share, (_of(w_local.shape[1]),), w_local, p)
+    return total
+
+
+def reweigh(
+    w_local: Matrix, weights: Vector, delta: Array, w: Vector, share: Share
+) -> tuple[Vector, Vector]:
+    """Distances r_k from w of the share's rows, else 0, and Σ a_k δ / max(r_k, δ) w_k over these."""
+    n, d = w_local.shape
+    out = _of(n), _of(d)
+    r, total = _call("reweigh", share, out, w_local, weights, delta[None], w)
+    return r, total
+
+
+def medians(
+    w_local: Matrix, weights: Vector, start: Vector, spacing: Vector, share: Share
+) -> tuple[Vector, Vector, Vector]:
+    """Medians of the share's columns, the passes that each took, and whether they were enough."""
+    out = _of(share.size), _of(share.size, np.int32), _of(share.size, np.int32)
+    w, passes, closed = _call("medians", share, out, w_local, weights, start, spacing)
+    return w, passes, closed > 0
+
+
+def soft_medians(
+    w_local: Matrix, weights: Vector, delta: Array, start: Vector, spacing: Vector, share: Share,
+    near: bool,
+) -> tuple[Vector, Vector, Vector, Vector]:  # fmt: skip
+    """δ-medians of the share's columns, Σ a_k clip(w_k − w, −δ, δ) there, passes, whether done.
+
+    ``near``: whether ``start`` is a few of Newton's steps from them.
+    """
+    size = share.size
+    out = _of(size), _of(size), _of(size, np.int32), _of(size, np.int32)
+    args = w_local, weights, delta[None], start, spacing
+    steps = STEPS if near or len(weights) <= FEW else 0
+    w, pull, passes, done = _call("soft_medians", share, out, *args, steps=steps)
+    return w, pull, passes, done > 0
+
+
+def _of(size: int, dtype: Any = np.float32) -> Any:
+    return Shape((size,), dtype)
+
+
+def _call(name: str, share: Share, out: tuple[Any, ...], *args: Array, steps: int = 0) -> Any:
+    """XLA's call of a loop, in threads where these save more than they cost."""
+    first = jnp.asarray(share.first, jnp.int32)
+    last = jnp.minimum(first + share.size, share.total)
+    threads = threads_now() if share.axis is None and args[0].size >= LEAST[name] else 1
+    target = register(name if threads == 1 else f"{name}_in_threads")
+    call: Any = jax.ffi.ffi_call(target, out, vmap_method="sequential")
+    return call(*args, jnp.stack([first, last, jnp.int32(threads), jnp.int32(steps)]))

@@ -1,0 +1,121 @@
+"""Newton's steps towards the δ-coordinatewise median, many coordinates at a time.
+
+With few parties a column fills no registers, a stretch of a row does. From the median most coordinates
+are at the root after a few steps; who is not is searched for by itself.
+"""
+
+import numpy as np
+
+from fedplus.aggregation.native.loop import (
+    EPSILON,
+    FOUR,
+    HALF,
+    INFINITY,
+    ONE,
+    TWO,
+    ZERO,
+    Float,
+    Floats,
+    Ints,
+    loop,
+)
+
+CACHED, WIDEST = 2**17, 512
+"""Entries of W that stay in a core's cache; columns whose sums stay in the closest."""
+FLAT = 2
+"""Where nobody is within δ by more than rounding may hide, and the pulls are in balance."""
+
+
+@loop
+def abreast(parties: int) -> int:
+    """How many coordinates go together: whole cache lines of each row."""
+    return min(max(CACHED // parties // 16 * 16, 64), WIDEST)
+
+
+@loop
+def pull_and_slope(
+    w_local: Floats, weights: Floats, delta: Float, reach: Float, begin: int, end: int,
+    at: Floats, pull: Floats, inside: Floats,
+) -> None:  # fmt: skip
+    """Σ a_k clip(w_k − w, −δ, δ), and the weight of those within δ, by more than rounding may hide."""
+    pull[:], inside[:] = ZERO, ZERO
+    for k in range(len(w_local)):
+        row, a_k = w_local[k, begin:end], weights[k]
+        for j in range(len(row)):
+            away = row[j] - at[j]
+            clipped = away if away < delta else delta
+            clipped = clipped if clipped > -delta else -delta
+            inner = delta - FOUR * EPSILON * (TWO * abs(at[j]) + reach)
+            pull[j] += a_k * clipped
+            inside[j] += a_k if abs(away) < inner else ZERO
+
+
+@loop
+def ends(
+    w_local: Floats, delta: Float, reach: Float, begin: int, end: int,
+    at: Floats, low: Floats, high: Floats,
+) -> None:  # fmt: skip
+    """The ends of an interval of roots: δ from the nearest parties that are δ away or more."""
+    low[:], high[:] = -INFINITY, INFINITY
+    for k in range(len(w_local)):
+        row = w_local[k, begin:end]
+        for j in range(len(row)):
+            x, inner = row[j], delta - FOUR * EPSILON * (TWO * abs(at[j]) + reach)
+            below = x + delta if x - at[j] <= -inner else -INFINITY
+            above = x - delta if x - at[j] >= inner else INFINITY
+            low[j] = below if below > low[j] else low[j]
+            high[j] = above if above < high[j] else high[j]
+
+
+@loop
+def mean_and_balance(
+    w_local: Floats, weights: Floats, begin: int, end: int, at: Floats, mean: Floats, more: Floats
+) -> None:
+    """Σ a_k w_k, and by how much the weight above w is more than that below."""
+    mean[:], more[:] = ZERO, ZERO
+    for k in range(len(w_local)):
+        row, a_k = w_local[k, begin:end], weights[k]
+        for j in range(len(row)):
+            mean[j] += a_k * row[j]
+            more[j] += a_k if row[j] > at[j] else -a_k
+
+
+@loop
+def newton(
+    w_local: Floats, weights: Floats, all_weights: tuple[Float, Float, Float], delta: Float,
+    steps: int, begin: int, end: int, at: Floats, pull: Floats, done: Ints, inside: Floats,
+) -> int:  # fmt: skip
+    """Move ``at`` towards the roots in the columns given, a few steps at most; how many it took.
+
+    ``pull`` is what the last pass found, ``inside`` is room. Where half of the weight pulls in full on
+    either side, w is the interval's nearest point to the mean.
+    """
+    weight, _, largest = all_weights
+    reach, level = HALF * delta * weight / largest, FOUR * EPSILON * delta * weight
+    done[:], passes, levels = 0, 0, 0
+    while passes < steps:
+        passes += 1
+        pull_and_slope(w_local, weights, delta, reach, begin, end, at, pull, inside)
+        settled, levels = 0, 0
+        for j in range(len(at)):
+            slope, rounding = inside[j], EPSILON * (TWO * abs(at[j]) + reach)
+            step = pull[j] / (slope if slope > 0 else ONE)
+            ok = (slope > 0) & (abs(pull[j]) <= delta * slope) & (abs(step) <= rounding)
+            flat = (slope <= 0) & (abs(pull[j]) <= level)
+            at[j] += step if slope > 0 else ZERO
+            done[j] = FLAT if flat else 1 if ok else 0
+            settled += 1 if ok else 0
+            levels += 1 if flat else 0
+        if settled + levels == len(at):
+            break
+    if levels > 0:
+        room = np.empty((4, len(at)), np.float32)
+        low, high, mean, more = room[0], room[1], room[2], room[3]
+        ends(w_local, delta, reach, begin, end, at, low, high)
+        mean_and_balance(w_local, weights, begin, end, at, mean, more)
+        for j in range(len(at)):
+            if done[j] == FLAT:
+                done[j] = 1 if abs(more[j]) <= FOUR * EPSILON * weight else 0
+                if done[j] == 1:
+                    at[j] = min(max(mean[j] / weight, low[j]), high[j])
+    return passes

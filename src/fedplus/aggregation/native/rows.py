@@ -1,0 +1,110 @@
+"""Loops over the rows of W, four at a time: sums with weights, and distances on the way.
+
+A part of W is three whole numbers: from which row on, up to which, and in how many threads.
+"""
+
+import numpy as np
+
+from fedplus.aggregation.native.loop import (
+    ZERO,
+    Float,
+    Floats,
+    Ints,
+    in_threads,
+    loop,
+    loop_in_threads,
+)
+
+WIDTH = 4096
+"""Columns of a sum that stay in the cache closest to a core while rows are added to them."""
+
+
+@loop
+def add(w_local: Floats, p: Floats, first: int, last: int, total: Floats) -> None:
+    """Add Σ p_k w_k to ``total``, over the rows from ``first`` to ``last``."""
+    d = len(total)
+    for begin in range(0, d, WIDTH):
+        end = min(begin + WIDTH, d)
+        part = total[begin:end]
+        k = first
+        while k + 4 <= last:
+            row, second = w_local[k, begin:end], w_local[k + 1, begin:end]
+            third, fourth = w_local[k + 2, begin:end], w_local[k + 3, begin:end]
+            a, b, c, e = p[k], p[k + 1], p[k + 2], p[k + 3]
+            for j in range(len(part)):
+                part[j] += (a * row[j] + b * second[j]) + (c * third[j] + e * fourth[j])
+            k += 4
+        while k < last:
+            row, a = w_local[k, begin:end], p[k]
+            for j in range(len(part)):
+                part[j] += a * row[j]
+            k += 1
+
+
+@loop
+def distance(row: Floats, w: Floats) -> Float:
+    """‖w_k − w‖₂."""
+    square = ZERO
+    for j in range(len(row)):
+        x = row[j] - w[j]
+        square += x * x
+    length: Float = np.sqrt(square)
+    return length
+
+
+@loop
+def add_over_distance(
+    w_local: Floats, weights: Floats, delta: Float, w: Floats, first: int, last: int,
+    r: Floats, total: Floats,
+) -> None:  # fmt: skip
+    """Distances r_k from w, and Σ a_k δ / max(r_k, δ) w_k added to ``total``, of the rows given.
+
+    Rows are added while the cache still has them.
+    """
+    q = np.empty_like(weights)
+    for begin in range(first, last, 4):
+        end = min(begin + 4, last)
+        for k in range(begin, end):
+            r[k] = distance(w_local[k], w)
+            q[k] = weights[k] * (delta / max(r[k], delta))  # 1 within δ, without rounding.
+        add(w_local, q, begin, end, total)
+
+
+@loop
+def product(w_local: Floats, p: Floats, part: Ints, total: Floats) -> None:
+    """Σ p_k w_k over the rows of the part."""
+    total[:] = 0
+    add(w_local, p, part[0], part[1], total)
+
+
+@loop
+def reweigh(
+    w_local: Floats, weights: Floats, delta: Floats, w: Floats, part: Ints, r: Floats, total: Floats
+) -> None:
+    """Distances r_k from w, 0 beyond the part, and Σ a_k δ / max(r_k, δ) w_k over its rows."""
+    r[:], total[:] = 0, 0
+    add_over_distance(w_local, weights, delta[0], w, part[0], part[1], r, total)
+
+
+@loop_in_threads
+def product_in_threads(w_local: Floats, p: Floats, part: Ints, total: Floats) -> None:
+    """The same as ``product``."""
+    first, n, threads = part[0], part[1] - part[0], part[2]
+    sums = np.zeros((threads, len(total)), w_local.dtype)
+    for t in in_threads(threads):
+        add(w_local, p, first + t * n // threads, first + (t + 1) * n // threads, sums[t])
+    total[:] = sums.sum(axis=0)
+
+
+@loop_in_threads
+def reweigh_in_threads(
+    w_local: Floats, weights: Floats, delta: Floats, w: Floats, part: Ints, r: Floats, total: Floats
+) -> None:
+    """The same as ``reweigh``."""
+    first, n, threads = part[0], part[1] - part[0], part[2]
+    sums = np.zeros((threads, len(total)), w_local.dtype)
+    r[:] = 0
+    for t in in_threads(threads):
+        begin, end = first + t * n // threads, first + (t + 1) * n // threads
+        add_over_distance(w_local, weights, delta[0], w, begin, end, r, sums[t])
+    total[:] = sums.sum(axis=0)

@@ -1,0 +1,144 @@
+"""The compiled loops: by definition, in shares, in threads, under vmap; and XLA without them."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import references
+from command import environment
+from federations import as_float64, deltas, federations
+from fedplus import L1, L2, CoordinateMedian, GeometricMedian, Mean, Moreau
+from fedplus.aggregation import native
+from fedplus.aggregation.search import sample_rows
+from fedplus.aggregation.shares import Share, whole
+
+pytest.importorskip("numba")
+
+shapes = st.tuples(st.integers(1, 130), st.integers(1, 70))
+wide = st.tuples(st.integers(1, 9), st.integers(500, 4200))  # Several blocks of columns.
+
+
+def shares(total, parts):
+    size = -(-total // parts)
+    return [Share(total, i * size, size, "cores") for i in range(parts)]
+
+
+@given(data=st.data(), shape=shapes | wide, parts=st.integers(1, 3))
+@settings(max_examples=40)
+def test_sums_over_rows(data, shape, parts):
+    models, weights = data.draw(federations(shape))
+    exact, each = as_float64(models, weights)
+    p, w, delta = jnp.asarray(each, jnp.float32), jnp.asarray(models[0]), jnp.float32(0.1)
+    away = np.linalg.norm(exact - exact[0], axis=1)
+    expected = (each * 0.1 / np.maximum(away, 0.1)) @ exact
+    near = {"rtol": 1e-4, "atol": 1e-5 * np.abs(each @ np.abs(exact)).max()}
+
+    found = sum(native.product(jnp.asarray(models), p, s) for s in shares(shape[0], parts))
+    np.testing.assert_allclose(found, each @ exact, **near)
+    r, total = jax.tree.map(
+        lambda *each: sum(each),
+        *(native.reweigh(jnp.asarray(models), p, delta, w, s) for s in shares(shape[0], parts)),
+    )
+    np.testing.assert_allclose(r, away, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(total, expected, **near)
+
+
+@given(data=st.data(), shape=shapes | wide, parts=st.integers(1, 3), far=st.booleans())
+@settings(max_examples=60)
+def test_medians_are_exact_wherever_they_begin(data, shape, parts, far):
+    models, weights = data.draw(federations(shape))
+    exact, each = as_float64(models, weights)
+    w_local, a = jnp.asarray(models[each > 0]), jnp.asarray(each[each > 0], jnp.float32)
+    start, spacing = sample_rows(w_local)
+    start = start + 1e4 if far else start
+    found = [native.medians(w_local, a, start, spacing, s) for s in shares(shape[1], parts)]
+    w, passes, closed = (np.concatenate(each)[: shape[1]] for each in zip(*found, strict=True))
+    expected = [references.weighted_median(column, each) for column in exact.T]
+    np.testing.assert_allclose(w, expected, rtol=3e-7, atol=1e-30)
+    assert closed.all()
+    assert passes.min() >= 1
+
+
+@given(data=st.data(), shape=shapes | wide, delta=deltas, near=st.booleans(), far=st.booleans())
+@settings(max_examples=60)
+def test_soft_medians_wherever_they_begin(data, shape, delta, near, far):
+    models, weights = data.draw(federations(shape))
+    exact, each = as_float64(models, weights)
+    delta = float(np.float32(delta))
+    w_local, a = jnp.asarray(models[each > 0]), jnp.asarray(each[each > 0], jnp.float32)
+    start, spacing = sample_rows(w_local)
+    start = start + 1e4 if far else start
+    found = native.soft_medians(
+        w_local, a, jnp.float32(delta), start, spacing, whole(shape[1]), near
+    )
+    w, pull, _, done = map(np.asarray, found)
+    assert done.all()
+    expected = np.array([references.soft_median(column, each, delta) for column in exact.T])
+    size = references.spread(exact[each > 0], expected) + delta
+    assert np.linalg.norm(w - expected) <= 1e-5 * size
+    assert np.abs(pull).max() <= 1e-4 * delta * each.sum() + 1e-5 * size
+
+
+@pytest.mark.parametrize("n", [300, 1100])
+def test_threads_find_what_one_finds(n):
+    """Sizes at which each loop takes threads, if it may: 2²² entries and more."""
+    d = 2**22 // n + 1
+    w_local = jnp.asarray(np.random.default_rng(0).normal(size=(n, d)), jnp.float32)
+    for aggregator in (Mean(), Moreau(L2(0.1)), CoordinateMedian(), Moreau(L1(0.1))):
+        found = []
+        for number in (1, 2, 3):
+            with native.threads(number):
+                found.append(jax.jit(lambda w, a=aggregator: a.solve(w, None, None).w)(w_local))
+        for other in found[1:]:
+            np.testing.assert_allclose(other, found[0], atol=1e-6)
+
+
+def test_lanes():
+    """Under vmap: of W, and of δ with W for all."""
+    rng = np.random.default_rng(1)
+    many = jnp.asarray(rng.normal(size=(3, 20, 11)), jnp.float32)
+    for aggregator in (Mean(), Moreau(L1(0.3)), Moreau(L2(0.3)), GeometricMedian()):
+        found = jax.vmap(lambda w, a=aggregator: a(w).w)(many)
+        np.testing.assert_allclose(found, [aggregator(w).w for w in many], atol=1e-6)
+    some = jnp.array([0.01, 0.3, 2.0])
+    for psi in (L1, L2):
+        found = jax.vmap(lambda delta, p=psi: Moreau(p(delta))(many[0]).w)(some)
+        np.testing.assert_allclose(
+            found, [Moreau(psi(float(x)))(many[0]).w for x in some], atol=1e-6
+        )
+
+
+def test_where_they_are_used():
+    w_local = jnp.ones((4, 3))
+    asks = jax.jit(lambda w: Mean()(w).w)
+    assert "fedplus_product" in asks.lower(w_local).as_text()
+    with native.threads(0):
+        assert "fedplus" not in jax.jit(lambda w: 1 * Mean()(w).w).lower(w_local).as_text()
+    assert not native.usable(np.ones((4, 3)))  # 64 bits.
+
+
+WITHOUT = """
+import numpy as np
+from fedplus import L1, L2, CoordinateMedian, Mean, Moreau
+from fedplus.aggregation import native
+w = np.load("models.npy")
+assert not native.usable(w)
+found = [a(w).w for a in (Mean(), CoordinateMedian(), Moreau(L1(0.1)), Moreau(L2(0.1)))]
+np.save("found.npy", np.stack(found))
+"""
+
+
+def test_without_them_the_same(tmp_path):
+    """XLA alone, in a process of its own."""
+    w = np.random.default_rng(2).normal(size=(70, 300)).astype(np.float32)
+    np.save(tmp_path / "models.npy", w)
+    without = environment() | {"FEDPLUS_NUMBA": "off"}
+    subprocess.run([sys.executable, "-c", WITHOUT], cwd=tmp_path, env=without, check=True)
+    found = [a(w).w for a in (Mean(), CoordinateMedian(), Moreau(L1(0.1)), Moreau(L2(0.1)))]
+    np.testing.assert_allclose(found, np.load(tmp_path / "found.npy"), atol=2e-6)
