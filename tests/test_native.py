@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import references
 from command import environment
 from federations import as_float64, deltas, federations
-from fedplus import L1, L2, CoordinateMedian, GeometricMedian, Mean, Moreau
+from fedplus import L1, L2, Blocks, CoordinateMedian, GeometricMedian, Mean, Moreau, Quadratic
 from fedplus.aggregation import native
 from fedplus.aggregation.search import sample_rows
 from fedplus.aggregation.shares import Share, whole
@@ -142,3 +142,18 @@ def test_without_them_the_same(tmp_path):
     subprocess.run([sys.executable, "-c", WITHOUT], cwd=tmp_path, env=without, check=True)
     found = [a(w).w for a in (Mean(), CoordinateMedian(), Moreau(L1(0.1)), Moreau(L2(0.1)))]
     np.testing.assert_allclose(found, np.load(tmp_path / "found.npy"), atol=2e-6)
+
+
+@given(data=st.data(), shape=st.tuples(st.integers(1, 80), st.integers(3, 40)))
+@settings(max_examples=25)
+def test_blocks_are_read_where_they_lie(data, shape):
+    """As if each were a matrix of its own."""
+    models, weights = data.draw(federations(shape))
+    third = shape[1] // 3
+    layout = (("a", third), ("b", third), ("c", shape[1] - 2 * third))
+    psi = Blocks({"b": L1(0.1), "c": L2(0.1), "*": Quadratic(0.1)}, layout)
+    found = Moreau(psi)(models, weights).w
+    cuts = np.split(models, [third, 2 * third], axis=1)
+    parts = (Quadratic(0.1), L1(0.1), L2(0.1))
+    alone = [Moreau(part)(cut, weights).w for part, cut in zip(parts, cuts, strict=True)]
+    np.testing.assert_allclose(found, np.concatenate(alone), rtol=1e-5, atol=1e-6)

@@ -141,10 +141,10 @@ def _begin(
 @_minimise.register
 def _(psi: Blocks, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
     starts = psi.split(start) if start is not None else dict.fromkeys(psi.parts)
-    found = {
-        pattern: _minimise(psi.parts[pattern], block, weights, starts[pattern])
-        for pattern, block in psi.split(w_local).items()
-    }
+    found = {}
+    for pattern, block in psi.split(w_local).items():
+        with native.lying_in(block, w_local, psi.column_of(pattern)):
+            found[pattern] = _minimise(psi.parts[pattern], block, weights, starts[pattern])
     w, iterations, residuals, converged = zip(*found.values(), strict=True)
     return Aggregate(
         psi.join(dict(zip(found, w, strict=True))),

@@ -1,6 +1,7 @@
 """Where the search for a geometric median begins."""
 
 import jax.numpy as jnp
+from jax import lax
 
 from fedplus._types import Matrix, Vector
 from fedplus.aggregation.median import median_of_few
@@ -19,15 +20,21 @@ def good_start(w_local: Matrix, weights: Vector) -> Vector:
     n = w_local.shape[0]
     size = min(n, START_ROWS)
     picked = [w_local[(2 * i + 1) * n // (2 * size)] for i in range(size)]
-    median = median_of_few(picked)
-    mean = weighted_mean(w_local, weights)
-    heaviest = w_local[jnp.argmax(weights)]
-    candidates = (median, mean, heaviest)
+    median, heaviest = median_of_few(picked), w_local[jnp.argmax(weights)]
     # A sample of the columns is enough to tell the three apart.
     models = _some_columns(w_local)
-    heights = [jnp.sum(weights * distances(models, _some_columns(w[None])[0])) for w in candidates]
-    lowest = jnp.argmin(jnp.stack(heights))
-    start = jnp.where(lowest == 0, median, jnp.where(lowest == 1, mean, heaviest))
+    candidates = (
+        _some_columns(median[None])[0],
+        weighted_mean(models, weights),
+        _some_columns(heaviest[None])[0],
+    )
+    heights = [jnp.sum(weights * distances(models, w)) for w in candidates]
+    lowest = agreed(jnp.argmin(jnp.stack(heights)), w_local)
+    start = lax.cond(
+        lowest == 1,
+        lambda: weighted_mean(w_local, weights),
+        lambda: jnp.where(lowest == 0, median, heaviest),
+    )
     return agreed(start, w_local)
 
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon, tiny
+from fedplus.aggregation import native
 from fedplus.aggregation.anderson import MEMORY, Visit, fixed_point
 from fedplus.aggregation.certificate import ACCURACY, Split, above_least, envelope
 from fedplus.aggregation.reweighted import Median, reweighted, short, steepest
@@ -37,13 +38,14 @@ def weiszfeld(w_local: Matrix, weights: Vector, delta: Array, start: Vector) -> 
     ordinary, onwards = reweighted(w_local, weights, delta, start)
 
     def look(w: Vector, slow: Array) -> Visit[Array]:
-        r = distances(w_local, w)
-        split = _split(w_local, weights, delta, w, r)
+        models = native.taken_anew(w_local)
+        r = distances(models, w)
+        split = _split(models, weights, delta, w, r)
         others, held, place = split
         q = others / jnp.maximum(r, delta)
         slope = jnp.sum(q)
         alone = slope <= tiny(slope)
-        mean = jnp.where(alone, place, weighted_mean(w_local, jnp.where(alone, weights, q)))
+        mean = jnp.where(alone, place, weighted_mean(models, jnp.where(alone, weights, q)))
         # The minimiser of held·h(‖x − place‖) + slope/2 ‖x − mean‖².
         way = jnp.linalg.norm(mean - place)
         within = slope / (slope + held / delta)
@@ -59,7 +61,7 @@ def weiszfeld(w_local: Matrix, weights: Vector, delta: Array, start: Vector) -> 
         done = short(left, typical, size) & (low <= ACCURACY * height + rounding)
         stretch = lax.cond(
             slow & ~done,
-            lambda: _stretch(w_local, weights, delta, w, r, image - w),
+            lambda: _stretch(models, weights, delta, w, r, image - w),
             lambda: jnp.ones_like(left),
         )
         leap = stretch > LEAP

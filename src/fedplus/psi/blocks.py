@@ -86,6 +86,11 @@ class Blocks(AbstractPsi):
             for pattern in self.parts
         }
 
+    def column_of(self, pattern: str) -> int | None:
+        """The first column of a pattern, if all of them lie side by side."""
+        columns = [first for owner, first, _ in self._spans() if owner == pattern]
+        return columns[0] if len(columns) == 1 else None
+
     def join(self, blocks: Mapping[str, Array]) -> Array:
         """The inverse of ``split``."""
         taken = dict.fromkeys(self.parts, 0)

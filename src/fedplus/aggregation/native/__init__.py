@@ -7,14 +7,22 @@ aggregation is XLA's alone.
 """
 
 from fedplus.aggregation.native.calls import medians, product, reweigh, soft_medians
-from fedplus.aggregation.native.switch import most_threads, threads, usable
+from fedplus.aggregation.native.switch import (
+    lying_in,
+    most_threads,
+    taken_anew,
+    threads,
+    usable,
+)
 
 __all__ = [
+    "lying_in",
     "medians",
     "most_threads",
     "product",
     "reweigh",
     "soft_medians",
+    "taken_anew",
     "threads",
     "usable",
 ]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedplus._types import Array, Matrix, Vector
-from fedplus.aggregation.native.switch import register, threads_now
+from fedplus.aggregation.native.switch import lies_in, register, threads_now
 from fedplus.aggregation.shares import Share
 
 LEAST = {"product": 2**22, "reweigh": 2**21, "medians": 2**19, "soft_medians": 2**19}
@@ -67,7 +67,11 @@ def _call(name: str, share: Share, out: tuple[Any, ...], *args: Array, steps: in
     """XLA's call of a loop, in threads where these save more than they cost."""
     first = jnp.asarray(share.first, jnp.int32)
     last = jnp.minimum(first + share.size, share.total)
-    threads = threads_now() if share.axis is None and args[0].size >= LEAST[name] else 1
+    (w_local, *others), threads = args, 1
+    if share.axis is None and w_local.size >= LEAST[name]:
+        threads = threads_now()
+    w_local, column = lies_in(w_local)
     target = register(name if threads == 1 else f"{name}_in_threads")
     call: Any = jax.ffi.ffi_call(target, out, vmap_method="sequential")
-    return call(*args, jnp.stack([first, last, jnp.int32(threads), jnp.int32(steps)]))
+    numbers = (first, last, threads, column, steps)
+    return call(w_local, *others, jnp.stack([jnp.asarray(x, jnp.int32) for x in numbers]))

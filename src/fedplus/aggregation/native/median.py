@@ -110,15 +110,15 @@ def median(
 
 @loop
 def solve(
-    w_local: Floats, weights: Floats, start: Floats, spacing: Floats, begin: int, end: int,
-    w: Floats, passes: Ints, closed: Ints,
+    w_local: Floats, weights: Floats, start: Floats, spacing: Floats, column: int, begin: int,
+    end: int, w: Floats, passes: Ints, closed: Ints,
 ) -> None:  # fmt: skip
-    """The columns from ``begin`` to ``end``; results count from 0 there."""
+    """The columns from ``begin`` to ``end``, of those from ``column`` on; results count from 0."""
     a, all_weights = with_room(weights), extremes(weights)
     entries, together = w_local.view(np.int32), np.empty((TOGETHER, len(a)), np.int32)
     for first in range(begin, end, TOGETHER):
         last = min(first + TOGETHER, end)
-        copy(entries, first, last, together)
+        copy(entries, column + first, column + last, together)
         for j in range(first, last):
             keys, i = together[j - first], j - begin
             for k in range(len(keys)):
@@ -131,8 +131,8 @@ def medians(
     w_local: Floats, weights: Floats, start: Floats, spacing: Floats, part: Ints,
     w: Floats, passes: Ints, closed: Ints,
 ) -> None:  # fmt: skip
-    """The columns of the part: from which on, up to which, in how many threads (here one)."""
-    solve(w_local, weights, start, spacing, part[0], part[1], w, passes, closed)
+    """The columns of a part: from which on, up to which, threads (here one), and of which."""
+    solve(w_local, weights, start, spacing, part[3], part[0], part[1], w, passes, closed)
 
 
 @loop_in_threads
@@ -145,5 +145,6 @@ def medians_in_threads(
     for t in in_threads(threads):
         a, b = t * d // threads, (t + 1) * d // threads
         solve(
-            w_local, weights, start, spacing, first + a, first + b, w[a:b], passes[a:b], closed[a:b]
-        )
+            w_local, weights, start, spacing, part[3], first + a, first + b,
+            w[a:b], passes[a:b], closed[a:b],
+        )  # fmt: skip

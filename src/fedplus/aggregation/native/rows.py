@@ -1,6 +1,7 @@
 """Loops over the rows of W, four at a time: sums with weights, and distances on the way.
 
-A part of W is three whole numbers: from which row on, up to which, and in how many threads.
+A part of W is whole numbers: from which row on, up to which, in how many threads, and from which column
+on. There are as many columns as ``total`` has entries.
 """
 
 import numpy as np
@@ -20,12 +21,11 @@ WIDTH = 4096
 
 
 @loop
-def add(w_local: Floats, p: Floats, first: int, last: int, total: Floats) -> None:
+def add(w_local: Floats, p: Floats, first: int, last: int, column: int, total: Floats) -> None:
     """Add Σ p_k w_k to ``total``, over the rows from ``first`` to ``last``."""
-    d = len(total)
-    for begin in range(0, d, WIDTH):
-        end = min(begin + WIDTH, d)
-        part = total[begin:end]
+    for at in range(0, len(total), WIDTH):
+        part = total[at : at + WIDTH]
+        begin, end = column + at, column + at + len(part)
         k = first
         while k + 4 <= last:
             row, second = w_local[k, begin:end], w_local[k + 1, begin:end]
@@ -55,7 +55,7 @@ def distance(row: Floats, w: Floats) -> Float:
 @loop
 def add_over_distance(
     w_local: Floats, weights: Floats, delta: Float, w: Floats, first: int, last: int,
-    r: Floats, total: Floats,
+    column: int, r: Floats, total: Floats,
 ) -> None:  # fmt: skip
     """Distances r_k from w, and Σ a_k δ / max(r_k, δ) w_k added to ``total``, of the rows given.
 
@@ -65,16 +65,16 @@ def add_over_distance(
     for begin in range(first, last, 4):
         end = min(begin + 4, last)
         for k in range(begin, end):
-            r[k] = distance(w_local[k], w)
+            r[k] = distance(w_local[k, column : column + len(w)], w)
             q[k] = weights[k] * (delta / max(r[k], delta))  # 1 within δ, without rounding.
-        add(w_local, q, begin, end, total)
+        add(w_local, q, begin, end, column, total)
 
 
 @loop
 def product(w_local: Floats, p: Floats, part: Ints, total: Floats) -> None:
     """Σ p_k w_k over the rows of the part."""
     total[:] = 0
-    add(w_local, p, part[0], part[1], total)
+    add(w_local, p, part[0], part[1], part[3], total)
 
 
 @loop
@@ -83,7 +83,7 @@ def reweigh(
 ) -> None:
     """Distances r_k from w, 0 beyond the part, and Σ a_k δ / max(r_k, δ) w_k over its rows."""
     r[:], total[:] = 0, 0
-    add_over_distance(w_local, weights, delta[0], w, part[0], part[1], r, total)
+    add_over_distance(w_local, weights, delta[0], w, part[0], part[1], part[3], r, total)
 
 
 @loop_in_threads
@@ -92,7 +92,8 @@ def product_in_threads(w_local: Floats, p: Floats, part: Ints, total: Floats) ->
     first, n, threads = part[0], part[1] - part[0], part[2]
     sums = np.zeros((threads, len(total)), w_local.dtype)
     for t in in_threads(threads):
-        add(w_local, p, first + t * n // threads, first + (t + 1) * n // threads, sums[t])
+        begin, end = first + t * n // threads, first + (t + 1) * n // threads
+        add(w_local, p, begin, end, part[3], sums[t])
     total[:] = sums.sum(axis=0)
 
 
@@ -106,5 +107,5 @@ def reweigh_in_threads(
     r[:] = 0
     for t in in_threads(threads):
         begin, end = first + t * n // threads, first + (t + 1) * n // threads
-        add_over_distance(w_local, weights, delta[0], w, begin, end, r, sums[t])
+        add_over_distance(w_local, weights, delta[0], w, begin, end, part[3], r, sums[t])
     total[:] = sums.sum(axis=0)

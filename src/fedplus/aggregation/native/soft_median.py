@@ -118,10 +118,10 @@ def soft_median(
 
 @loop
 def solve(
-    w_local: Floats, weights: Floats, delta: Float, start: Floats, spacing: Floats, begin: int,
-    end: int, steps: int, w: Floats, pull: Floats, passes: Ints, done: Ints,
+    w_local: Floats, weights: Floats, delta: Float, start: Floats, spacing: Floats, column: int,
+    begin: int, end: int, steps: int, w: Floats, pull: Floats, passes: Ints, done: Ints,
 ) -> None:  # fmt: skip
-    """The columns from ``begin`` to ``end``; results count from 0 there.
+    """The columns from ``begin`` to ``end``, of those from ``column`` on; results count from 0.
 
     ``steps``: how many of Newton's steps coordinates take together before each goes by itself.
     """
@@ -134,14 +134,14 @@ def solve(
         i, k = first - begin, last - begin
         w[i:k] = start[first:last]
         passes[i:k] = newton(
-            w_local, weights, all_weights, delta, steps, first, last,
+            w_local, weights, all_weights, delta, steps, column + first, column + last,
             w[i:k], pull[i:k], done[i:k], inside[: k - i],
         )  # fmt: skip
         for j in range(first, last, TOGETHER):
             undone = done[j - begin : min(j + TOGETHER, last) - begin] == 0
             if not undone.any():
                 continue
-            copy(entries, j, min(j + TOGETHER, last), together)
+            copy(entries, column + j, column + min(j + TOGETHER, last), together)
             for c in range(len(undone)):
                 if undone[c]:
                     x, i = together[c].view(np.float32), j - begin + c
@@ -155,9 +155,10 @@ def soft_medians(
     w_local: Floats, weights: Floats, delta: Floats, start: Floats, spacing: Floats, part: Ints,
     w: Floats, pull: Floats, passes: Ints, done: Ints,
 ) -> None:  # fmt: skip
-    """The columns of the part: from which on, up to which, in how many threads (here one), steps."""
+    """The columns of a part: from which on, up to which, threads (here one), of which, and steps."""
     solve(
-        w_local, weights, delta[0], start, spacing, part[0], part[1], part[3], w, pull, passes, done
+        w_local, weights, delta[0], start, spacing, part[3], part[0], part[1], part[4],
+        w, pull, passes, done,
     )  # fmt: skip
 
 
@@ -171,6 +172,6 @@ def soft_medians_in_threads(
     for t in in_threads(threads):
         a, b = t * d // threads, (t + 1) * d // threads
         solve(
-            w_local, weights, delta[0], start, spacing, first + a, first + b, part[3],
+            w_local, weights, delta[0], start, spacing, part[3], first + a, first + b, part[4],
             w[a:b], pull[a:b], passes[a:b], done[a:b],
         )  # fmt: skip

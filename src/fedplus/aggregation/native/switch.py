@@ -15,6 +15,7 @@ from fedplus._types import Matrix
 
 OFF = "off"
 _THREADS: ContextVar[int] = ContextVar("threads", default=1)
+_LIES: ContextVar[tuple[Matrix, Matrix, int] | None] = ContextVar("lies", default=None)
 
 
 def usable(w_local: Matrix) -> bool:
@@ -31,6 +32,31 @@ def threads(number: int) -> Iterator[None]:
         yield
     finally:
         _THREADS.reset(token)
+
+
+@contextmanager
+def lying_in(block: Matrix, w_local: Matrix, column: int | None) -> Iterator[None]:
+    """While a block of W's columns is aggregated: from which of them on it lies there in one piece.
+
+    Then the loops read it there, and XLA need not copy it. None: it does not.
+    """
+    token = _LIES.set((block, w_local, column) if column is not None else None)
+    try:
+        yield
+    finally:
+        _LIES.reset(token)
+
+
+def lies_in(block: Matrix) -> tuple[Matrix, int]:
+    """The matrix to read, and the column in it where the block begins."""
+    lies = _LIES.get()
+    return lies[1:] if lies is not None and lies[0] is block else (block, 0)
+
+
+def taken_anew(block: Matrix) -> Matrix:
+    """The block, for a loop of XLA's that may not run at all: it would be copied beforehand."""
+    w_local, column = lies_in(block)
+    return block if w_local is block else w_local[:, column : column + block.shape[1]]
 
 
 def threads_now() -> int:
