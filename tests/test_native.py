@@ -123,6 +123,15 @@ def test_where_they_are_used():
     assert not native.usable(np.ones((4, 3)))  # 64 bits.
 
 
+def test_nowhere_to_keep_what_is_compiled():
+    """As where all folders are read-only: a function that no file has cannot be kept."""
+    from fedplus.aggregation.native.loop import loop
+
+    made = {}
+    exec("def twice(x):\n    return 2 * x", made)
+    assert loop(made["twice"])(21) == 42
+
+
 WITHOUT = """
 import numpy as np
 from fedplus import L1, L2, CoordinateMedian, Mean, Moreau

@@ -15,7 +15,6 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 HOW: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
-    "cache": True,
     "fastmath": {"reassoc", "nnan", "nsz", "arcp", "contract"},  # Sums in vector registers.
 }
 
@@ -29,14 +28,22 @@ in_threads: Any = numba.prange
 
 def loop(function: Loop) -> Loop:
     """Compile a function for one thread."""
-    compiled: Loop = numba.njit(**HOW)(function)
+    compiled: Loop = kept(numba.njit, function, **HOW)
     return compiled
 
 
 def loop_in_threads(function: Loop) -> Loop:
     """Compile a function that goes ``in_threads``."""
-    compiled: Loop = numba.njit(**HOW, parallel=True)(function)
+    compiled: Loop = kept(numba.njit, function, **HOW, parallel=True)
     return compiled
+
+
+def kept(compiler: Any, function: Any, *args: Any, **how: Any) -> Any:
+    """Compile, and keep the result on disk for the next process, where there is a place for it."""
+    try:
+        return compiler(*args, cache=True, **how)(function)
+    except RuntimeError:  # There is none: each process compiles.
+        return compiler(*args, **how)(function)
 
 
 @loop_in_threads
