@@ -93,7 +93,7 @@ def test_threads_find_what_one_finds(n):
     for aggregator in (Mean(), Moreau(L2(0.1)), CoordinateMedian(), Moreau(L1(0.1))):
         found = []
         for number in (1, 2, 3):
-            with native.threads(number):
+            with native.using(least=0, threads=number):
                 found.append(jax.jit(lambda w, a=aggregator: a.solve(w, None, None).w)(w_local))
         for other in found[1:]:
             np.testing.assert_allclose(other, found[0], atol=1e-6)
@@ -103,24 +103,27 @@ def test_lanes():
     """Under vmap: of W, and of δ with W for all."""
     rng = np.random.default_rng(1)
     many = jnp.asarray(rng.normal(size=(3, 20, 11)), jnp.float32)
-    for aggregator in (Mean(), Moreau(L1(0.3)), Moreau(L2(0.3)), GeometricMedian()):
-        found = jax.vmap(lambda w, a=aggregator: a(w).w)(many)
-        np.testing.assert_allclose(found, [aggregator(w).w for w in many], atol=1e-6)
     some = jnp.array([0.01, 0.3, 2.0])
-    for psi in (L1, L2):
-        found = jax.vmap(lambda delta, p=psi: Moreau(p(delta))(many[0]).w)(some)
-        np.testing.assert_allclose(
-            found, [Moreau(psi(float(x)))(many[0]).w for x in some], atol=1e-6
-        )
+    with native.using(least=0):
+        for aggregator in (Mean(), Moreau(L1(0.3)), Moreau(L2(0.3)), GeometricMedian()):
+            found = jax.vmap(lambda w, a=aggregator: a(w).w)(many)
+            np.testing.assert_allclose(found, [aggregator(w).w for w in many], atol=1e-6)
+        for psi in (L1, L2):
+            found = jax.vmap(lambda delta, p=psi: Moreau(p(delta))(many[0]).w)(some)
+            alone = [Moreau(psi(float(delta)))(many[0]).w for delta in some]
+            np.testing.assert_allclose(found, alone, atol=1e-6)
 
 
 def test_where_they_are_used():
-    w_local = jnp.ones((4, 3))
-    asks = jax.jit(lambda w: Mean()(w).w)
-    assert "fedplus_product" in asks.lower(w_local).as_text()
-    with native.threads(0):
-        assert "fedplus" not in jax.jit(lambda w: 1 * Mean()(w).w).lower(w_local).as_text()
-    assert not native.usable(np.ones((4, 3)))  # 64 bits.
+    def lowered(function, n):
+        return jax.jit(function).lower(jnp.ones((n, 2048))).as_text()
+
+    assert "fedplus_product" in lowered(lambda w: Mean()(w).w, 512)
+    assert "fedplus" not in lowered(lambda w: Mean()(w).w, 511)
+    assert "fedplus" not in lowered(native.without(lambda w: Mean()(w).w), 512)
+    with native.using(least=0):
+        assert native.usable(np.ones((4, 3), np.float32))
+        assert not native.usable(np.ones((4, 3)))  # 64 bits.
 
 
 def test_nowhere_to_keep_what_is_compiled():

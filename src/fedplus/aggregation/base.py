@@ -124,7 +124,7 @@ def _compiled(
     aggregator: AbstractAggregator, w_local: Matrix, weights: Vector | None, start: Vector | None
 ) -> tuple[Vector, tuple[Array, ...] | None, Array | None]:
     """w̃, its certificate and whether W is finite, unless these are known from w̃: each output costs."""
-    with native.threads(native.most_threads()):
+    with native.using(least=0, threads=native.most_threads()):
         (w, *certificate), finite = _solve(aggregator, w_local, weights, start)
     known = isinstance(certificate[-1], np.bool_)
     return w, None if known else tuple(certificate), finite

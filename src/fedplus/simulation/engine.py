@@ -176,11 +176,8 @@ def some_rounds(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
 ) -> tuple[Any, RoundFigures]:
     """Rounds ``begin``, ..., ``end`` − 1: the state after them, and their figures, (CAPACITY, ...)."""
-    # Rows that are spread over a mesh are XLA's to pass over: it knows where they are.
-    with native.threads(1 if plan.mesh is None else 0):
-        found: tuple[Any, RoundFigures] = on_every(plan.cores, partial(_rounds, plan))(
-            inputs, lane, state, begin, end
-        )
+    program = on_every(plan.cores, partial(_rounds, plan))
+    found: tuple[Any, RoundFigures] = program(inputs, lane, state, begin, end)
     return found
 
 
@@ -188,6 +185,8 @@ def _rounds(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
 ) -> tuple[Any, RoundFigures]:
     play = partial(one_round, plan, inputs)
+    if plan.mesh is not None:  # XLA alone knows where the rows are that are spread over it.
+        play = native.without(play)
     if plan.lanes:
         play = jax.vmap(play, in_axes=(0, 0, None))
     shapes = jax.eval_shape(play, lane, state, begin)[1]

@@ -1,12 +1,13 @@
 """Whether a pass is one of these loops, and how many threads it may take."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, wraps
 from importlib.util import find_spec
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import numpy as np
@@ -14,24 +15,36 @@ import numpy as np
 from fedplus._types import Matrix
 
 OFF = "off"
-_THREADS: ContextVar[int] = ContextVar("threads", default=1)
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Use(NamedTuple):
+    """Of these loops, in the program that is being traced."""
+
+    least: float = 2**20
+    """Entries of W from which on they are used. For less it is not worth importing Numba."""
+    threads: int = 1
+    """How many each takes."""
+
+
+_USE: ContextVar[Use] = ContextVar("use", default=Use())
 _LIES: ContextVar[tuple[Matrix, Matrix, int] | None] = ContextVar("lies", default=None)
 
 
 def usable(w_local: Matrix) -> bool:
     """Whether these loops can pass over this W, in the program that is being traced."""
     here = w_local.dtype == np.float32 and jax.default_backend() == "cpu"
-    return here and _THREADS.get() > 0 and installed()
+    return here and w_local.size >= _USE.get().least and installed()
 
 
 @contextmanager
-def threads(number: int) -> Iterator[None]:
-    """While a program is traced: each loop takes so many threads. With 0 there are no such loops."""
-    token = _THREADS.set(number)
+def using(least: float, threads: int = 1) -> Iterator[None]:
+    """While a program is traced: how these loops are used in it."""
+    token = _USE.set(Use(least, threads))
     try:
         yield
     finally:
-        _THREADS.reset(token)
+        _USE.reset(token)
 
 
 @contextmanager
@@ -59,9 +72,20 @@ def taken_anew(block: Matrix) -> Matrix:
     return block if w_local is block else w_local[:, column : column + block.shape[1]]
 
 
+def without(function: Function) -> Function:
+    """The function, traced without these loops."""
+
+    @wraps(function)
+    def run(*args: Any, **more: Any) -> Any:
+        with using(least=inf):
+            return function(*args, **more)
+
+    return cast(Function, run)
+
+
 def threads_now() -> int:
     """How many threads a loop takes in the program that is being traced."""
-    return _THREADS.get()
+    return _USE.get().threads
 
 
 @cache
