@@ -27,7 +27,8 @@ class Use(NamedTuple):
     """How many each takes."""
 
 
-_USE: ContextVar[Use] = ContextVar("use", default=Use())
+_USUAL = Use()
+_USE: ContextVar[Use] = ContextVar("use", default=_USUAL)
 _LIES: ContextVar[tuple[Matrix, Matrix, int] | None] = ContextVar("lies", default=None)
 
 
