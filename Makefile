@@ -35,7 +35,7 @@ demo: $(READY)
 
 test: $(DEV)
 	$(BIN)/python -m pytest -n auto
-	FEDPLUS_NUMBA=off $(BIN)/python -m pytest -n auto tests/test_solvers.py tests/test_many_dimensions.py
+	FEDPLUS_NUMBA=always $(BIN)/python -m pytest -n auto tests/test_solvers.py tests/test_many_dimensions.py
 
 # One at a time: each of these tests starts a dozen processes. One puts nginx in front of a server.
 test-long: $(DEV)

@@ -135,37 +135,48 @@ def test_nowhere_to_keep_what_is_compiled():
     assert loop(made["twice"])(21) == 42
 
 
-WITHOUT = """
+ONE_WAY = """
 import numpy as np
 from fedplus import L1, L2, CoordinateMedian, Mean, Moreau
-from fedplus.aggregation import native
 w = np.load("models.npy")
-assert not native.usable(w)
 found = [a(w).w for a in (Mean(), CoordinateMedian(), Moreau(L1(0.1)), Moreau(L2(0.1)))]
 np.save("found.npy", np.stack(found))
 """
 
 
-def test_without_them_the_same(tmp_path):
-    """XLA alone, in a process of its own."""
+def test_with_and_without_them_the_same(tmp_path):
     w = np.random.default_rng(2).normal(size=(70, 300)).astype(np.float32)
     np.save(tmp_path / "models.npy", w)
-    without = environment() | {"FEDPLUS_NUMBA": "off"}
-    subprocess.run([sys.executable, "-c", WITHOUT], cwd=tmp_path, env=without, check=True)
-    found = [a(w).w for a in (Mean(), CoordinateMedian(), Moreau(L1(0.1)), Moreau(L2(0.1)))]
-    np.testing.assert_allclose(found, np.load(tmp_path / "found.npy"), atol=2e-6)
+    found = []
+    for asked in ("always", "off"):
+        env = environment(FEDPLUS_NUMBA=asked)
+        subprocess.run([sys.executable, "-c", ONE_WAY], cwd=tmp_path, env=env, check=True)
+        found.append(np.load(tmp_path / "found.npy"))
+    np.testing.assert_allclose(*found, atol=2e-6)
+    env = environment(FEDPLUS_NUMBA="never")
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_WAY], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert "FEDPLUS_NUMBA" in done.stderr
+    assert "auto, always, off" in done.stderr
 
 
-@given(data=st.data(), shape=st.tuples(st.integers(1, 80), st.integers(3, 40)))
-@settings(max_examples=25)
-def test_blocks_are_read_where_they_lie(data, shape):
-    """As if each were a matrix of its own."""
-    models, weights = data.draw(federations(shape))
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shape", [(1, 3), (7, 40), (90, 1200)])
+def test_blocks_are_read_where_they_lie(shape, weighted):
+    """As if each were a matrix of its own, of which nothing is compiled."""
+    rng = np.random.default_rng(3)
+    models = rng.normal(size=shape).astype(np.float32)
+    weights = rng.uniform(0.1, 1, shape[0]).astype(np.float32) if weighted else None
     third = shape[1] // 3
     layout = (("a", third), ("b", third), ("c", shape[1] - 2 * third))
     psi = Blocks({"b": L1(0.1), "c": L2(0.1), "*": Quadratic(0.1)}, layout)
-    found = Moreau(psi)(models, weights).w
+    with native.using(least=0):
+        found = jax.jit(lambda w, a: Moreau(psi)(w, a).w)(models, weights)
     cuts = np.split(models, [third, 2 * third], axis=1)
     parts = (Quadratic(0.1), L1(0.1), L2(0.1))
-    alone = [Moreau(part)(cut, weights).w for part, cut in zip(parts, cuts, strict=True)]
-    np.testing.assert_allclose(found, np.concatenate(alone), rtol=1e-5, atol=1e-6)
+    alone = [
+        jax.jit(native.without(lambda w, a, p=part: Moreau(p)(w, a).w))(cut, weights)
+        for part, cut in zip(parts, cuts, strict=True)
+    ]
+    np.testing.assert_allclose(found, np.concatenate(alone), atol=3e-6)

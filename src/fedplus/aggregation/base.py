@@ -19,6 +19,9 @@ from fedplus._types import Array, Matrix, Vector
 from fedplus.aggregation import native
 from fedplus.aggregation.rows import weighted_mean
 
+LEAST = 2**16
+"""Entries of W from which on compiled loops are worth it to import what compiles them."""
+
 
 class Aggregate(NamedTuple):
     """A global model w̃ and the certificate of how it was found."""
@@ -124,7 +127,7 @@ def _compiled(
     aggregator: AbstractAggregator, w_local: Matrix, weights: Vector | None, start: Vector | None
 ) -> tuple[Vector, tuple[Array, ...] | None, Array | None]:
     """w̃, its certificate and whether W is finite, unless these are known from w̃: each output costs."""
-    with native.using(least=0, threads=native.most_threads()):
+    with native.using(least=LEAST, threads=None):
         (w, *certificate), finite = _solve(aggregator, w_local, weights, start)
     known = isinstance(certificate[-1], np.bool_)
     return w, None if known else tuple(certificate), finite

@@ -2,25 +2,18 @@
 
 On a CPU, XLA strides through memory where rows are added, and takes a number at a time where they are
 counted; loops compiled for the purpose (``pip install "fedplus[numba]"``) are several times faster and
-find the same. They are for models of 32 bits and, in a program (of ``simulate``, or your own), for a W
-of a million entries or more. Without Numba, on a GPU, and with ``FEDPLUS_NUMBA=off``, aggregation is
-XLA's alone.
+find the same. They are for models of 32 bits and a large W: of 65,536 entries or more where it is
+aggregated by itself, of a million in a program (of ``simulate``, or your own). ``FEDPLUS_NUMBA=always``
+takes them for all. Without Numba, on a GPU, and with ``FEDPLUS_NUMBA=off``, aggregation is XLA's alone.
 """
 
 from fedplus.aggregation.native.calls import medians, product, reweigh, soft_medians
-from fedplus.aggregation.native.switch import (
-    lying_in,
-    most_threads,
-    taken_anew,
-    usable,
-    using,
-    without,
-)
+from fedplus.aggregation.native.place import lying_in, taken_anew
+from fedplus.aggregation.native.switch import usable, using, without
 
 __all__ = [
     "lying_in",
     "medians",
-    "most_threads",
     "product",
     "reweigh",
     "soft_medians",

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedplus._types import Array, Matrix, Vector
-from fedplus.aggregation.native.switch import lies_in, register, threads_now
+from fedplus.aggregation.native.place import lies_in
+from fedplus.aggregation.native.switch import register, threads_now
 from fedplus.aggregation.shares import Share
 
 LEAST = {"product": 2**22, "reweigh": 2**21, "medians": 2**19, "soft_medians": 2**19}
