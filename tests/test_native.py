@@ -1,7 +1,9 @@
 """The compiled loops: by definition, in shares, in threads, under vmap; and XLA without them."""
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedplus
 import references
 from command import environment
 from federations import as_float64, deltas, federations
@@ -128,11 +131,45 @@ def test_where_they_are_used():
 
 def test_nowhere_to_keep_what_is_compiled():
     """As where all folders are read-only: a function that no file has cannot be kept."""
-    from fedplus.aggregation.native.loop import loop
+    from fedplus.aggregation.native.loop import kept
 
     made = {}
     exec("def twice(x):\n    return 2 * x", made)
-    assert loop(made["twice"])(21) == 42
+    assert kept(made["twice"])(21) == 42
+
+
+CHANGED = """
+import sys
+sys.path.insert(0, "src")
+import numpy as np, fedplus
+assert fedplus.__file__.startswith(sys.argv[1])
+print(float(fedplus.Mean()(np.ones((4, 2**14), np.float32)).w[0]))
+"""
+
+
+def test_what_is_kept_is_not_stale(tmp_path):
+    """A loop that changes is compiled anew, though the file of what calls it is as it was."""
+    source = Path(fedplus.__file__).parent
+    shutil.copytree(source, tmp_path / "src/fedplus", ignore=shutil.ignore_patterns("__pycache__"))
+    rows = tmp_path / "src/fedplus/aggregation/native/rows.py"
+
+    def first():
+        command = [sys.executable, "-c", CHANGED, str(tmp_path)]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment(XDG_CACHE_HOME=str(tmp_path / "cache")),
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return float(done.stdout)
+
+    assert first() == first() == 1
+    rows.write_text(
+        rows.read_text().replace("part[j] += (a * row[j]", "part[j] += (2 * a * row[j]")
+    )
+    assert first() == 1.25
 
 
 ONE_WAY = """

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedplus._types import Array, Matrix, Vector
-from fedplus.aggregation.rows import CACHED
-from fedplus.aggregation.shares import cores_on, share_of
+from fedplus.aggregation.shares import CACHED, cores_on, share_of
 
 Term: TypeAlias = Callable[[Array, Array], tuple[Array, ...]]
 """(w_k, a_k) ↦ what party k adds, each coordinate by itself."""

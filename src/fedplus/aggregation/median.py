@@ -14,12 +14,10 @@ from fedplus._types import Array, Matrix, Vector, epsilon, tiny
 from fedplus.aggregation import columns, native
 from fedplus.aggregation.bracket import Bracket, move, narrow, nowhere
 from fedplus.aggregation.network import order_statistics
-from fedplus.aggregation.search import MOST_PASSES, sample_rows
+from fedplus.aggregation.search import MOST_PASSES, NEAR, sample_rows
 from fedplus.aggregation.shares import share_of
 
 NETWORK_UP_TO = 64
-NEAR = 4
-"""So many parties from the middle, the search goes from neighbour to neighbour."""
 
 
 class _State(NamedTuple):

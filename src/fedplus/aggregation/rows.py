@@ -12,12 +12,10 @@ from jax import lax
 
 from fedplus._types import Array, Matrix, Vector
 from fedplus.aggregation import native
-from fedplus.aggregation.shares import Share, share_of, whole
+from fedplus.aggregation.shares import CACHED, Share, share_of, whole
 
 FEWEST, MOST = 4, 16
 """Rows of a group, which are read once and used twice."""
-CACHED = 2**17
-"""Entries that stay in a core's cache."""
 LANES = 16
 """Stretches of a row that are summed side by side."""
 

@@ -8,6 +8,8 @@ from fedplus.aggregation.network import order_statistics
 
 SAMPLE = 15
 MOST_PASSES = 150
+NEAR = 4
+"""So many parties from the middle, the search for a median goes from neighbour to neighbour."""
 
 
 def sample_rows(w_local: Matrix) -> tuple[Vector, Vector]:

@@ -16,6 +16,8 @@ from jax import lax
 
 from fedplus._types import Array, Matrix
 
+CACHED = 2**17
+"""Entries that stay in a core's cache."""
 LEAST = 2**20
 """Entries of W from which on a shared pass saves more than the cores' waiting for each other costs."""
 

@@ -16,7 +16,7 @@ import numba as typed_numba
 import numpy as np
 from numba import extending
 
-from fedplus.aggregation.native.loop import kept, loop
+from fedplus.aggregation.native.loop import loop
 
 numba: Any = typed_numba
 intrinsic: Any = extending.intrinsic
@@ -94,4 +94,4 @@ def callable_by_xla(loop: Any, arguments: Any) -> Any:
             loop(*arguments(frame))
         return 0
 
-    return kept(numba.cfunc, handle, numba.types.intp(numba.types.voidptr))
+    return numba.cfunc(numba.types.intp(numba.types.voidptr))(handle)

@@ -1,7 +1,11 @@
 """How loops over NumPy arrays become machine code: by Numba, for finite numbers of 32 bits."""
 
+import os
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
+from zlib import crc32
 
 import numba
 import numpy as np
@@ -28,22 +32,38 @@ in_threads: Any = numba.prange
 
 def loop(function: Loop) -> Loop:
     """Compile a function for one thread."""
-    compiled: Loop = kept(numba.njit, function, **HOW)
-    return compiled
+    return kept(function, **HOW)
 
 
 def loop_in_threads(function: Loop) -> Loop:
     """Compile a function that goes ``in_threads``."""
-    compiled: Loop = kept(numba.njit, function, **HOW, parallel=True)
+    return kept(function, **HOW, parallel=True)
+
+
+def kept(function: Loop, **how: Any) -> Loop:
+    """Compile, and keep the result on disk for the next process, where there is a place for it."""
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    try:
+        config.CACHE_DIR = str(_place())
+        compiled: Loop = numba.njit(cache=True, **how)(function)
+    except RuntimeError:  # There is none: each process compiles.
+        compiled = numba.njit(**how)(function)
+    finally:
+        config.CACHE_DIR = before
     return compiled
 
 
-def kept(compiler: Any, function: Any, *args: Any, **how: Any) -> Any:
-    """Compile, and keep the result on disk for the next process, where there is a place for it."""
-    try:
-        return compiler(*args, cache=True, **how)(function)
-    except RuntimeError:  # There is none: each process compiles.
-        return compiler(*args, **how)(function)
+@cache
+def _place() -> Path:
+    """A folder for what these files become: another one whenever one of them changes.
+
+    Numba itself looks at the file of the function alone, not at those of the functions that it calls.
+    """
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    made_of = crc32(b"".join(file.read_bytes() for file in files))
+    home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or Path(home, "fedplus")) / f"loops-{made_of:08x}"
 
 
 @loop_in_threads

@@ -24,10 +24,8 @@ from fedplus.aggregation.native.loop import (
     loop,
     loop_in_threads,
 )
+from fedplus.aggregation.search import MOST_PASSES, NEAR
 
-MOST_PASSES = 150
-NEAR = FOUR
-"""So many parties from the middle, the search goes from neighbour to neighbour."""
 LARGEST, SMALLEST = np.int32(2**31 - 1), np.int32(1 - 2**31)
 
 

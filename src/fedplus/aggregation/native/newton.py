@@ -19,9 +19,10 @@ from fedplus.aggregation.native.loop import (
     Ints,
     loop,
 )
+from fedplus.aggregation.shares import CACHED
 
-CACHED, WIDEST = 2**17, 512
-"""Entries of W that stay in a core's cache; columns whose sums stay in the closest."""
+WIDEST = 512
+"""Columns whose sums stay in the cache closest to a core."""
 FLAT = 2
 """Where nobody is within δ by more than rounding may hide, and the pulls are in balance."""
 

@@ -21,8 +21,9 @@ from fedplus.aggregation.native.loop import (
     loop,
     loop_in_threads,
 )
-from fedplus.aggregation.native.median import MOST_PASSES, median, ordered
+from fedplus.aggregation.native.median import median, ordered
 from fedplus.aggregation.native.newton import abreast, newton
+from fedplus.aggregation.search import MOST_PASSES
 
 
 @loop
