@@ -32,7 +32,7 @@ BYTES_AT_MOST = 2**30
 DELTA = 0.1
 
 
-def timed(contenders, repeats=7, seconds=6.0):
+def timed(contenders, repeats=21, seconds=6.0):
     """Median milliseconds of each function, called in turn."""
     times = {name: [] for name in contenders}
     for call in contenders.values():
