@@ -151,6 +151,7 @@ def test_non_convergence_is_a_value():
         (lambda: Mean()(np.ones((2, 2)), weights=[0, 0]), ["weights", "not all 0"]),
         (lambda: Moreau(L2(0.1))(np.ones((2, 2)), start=np.ones(3)), ["start", "(2,)", "(3,)"]),
         (lambda: Moreau(L2(0.1))(np.ones((2, 2)), start=[np.nan, 0]), ["start", "finite"]),
+        (lambda: Mean()(np.ones((2, 2)), start=[np.nan, 0]), ["start", "finite"]),
         (lambda: Moreau(0.1), ["Moreau.psi", "0.1", "L2(0.1)"]),
         (lambda: Recursion(L1(0.1), tolerance=0), ["Recursion.tolerance", "> 0"]),
     ],

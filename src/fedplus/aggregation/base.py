@@ -115,7 +115,7 @@ def _solve(
         counts = weights[:, None] > 0
         w_local = jnp.where(counts, w_local, w_local[jnp.argmax(weights)])
     result = aggregator.solve(w_local, weights, start)
-    if aggregator.shows_all:
+    if aggregator.shows_all and start is None:
         return result, None
     # One product tells whether all entries are finite; only if not does anyone look closer.
     seen = jnp.sum(jnp.abs(weighted_mean(w_local, jnp.ones_like(w_local[:, 0]))))

@@ -29,7 +29,7 @@ def good_start(w_local: Matrix, weights: Vector) -> Vector:
         _some_columns(heaviest[None])[0],
     )
     heights = [jnp.sum(weights * distances(models, w)) for w in candidates]
-    lowest = agreed(jnp.argmin(jnp.stack(heights)), w_local)
+    lowest = jnp.argmin(jnp.stack(heights))
     start = lax.cond(
         lowest == 1,
         lambda: weighted_mean(w_local, weights),

@@ -66,6 +66,12 @@ def _place() -> Path:
     return Path(os.environ.get("NUMBA_CACHE_DIR") or Path(home, "fedplus")) / f"loops-{made_of:08x}"
 
 
+@loop
+def piece(size: int, t: int, threads: int) -> tuple[int, int]:
+    """Of so many things in a row, those of thread t: from which on, and up to which."""
+    return t * size // threads, (t + 1) * size // threads
+
+
 @loop_in_threads
 def in_turn(count: int) -> int:
     """The sum of the first so many numbers, to see whether there are threads."""

@@ -23,6 +23,7 @@ from fedplus.aggregation.native.loop import (
     in_threads,
     loop,
     loop_in_threads,
+    piece,
 )
 from fedplus.aggregation.search import MOST_PASSES, NEAR
 
@@ -141,7 +142,7 @@ def medians_in_threads(
     """The same as ``medians``."""
     first, d, threads = part[0], part[1] - part[0], part[2]
     for t in in_threads(threads):
-        a, b = t * d // threads, (t + 1) * d // threads
+        a, b = piece(d, t, threads)
         solve(
             w_local, weights, start, spacing, part[3], first + a, first + b,
             w[a:b], passes[a:b], closed[a:b],

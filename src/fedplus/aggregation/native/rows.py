@@ -14,6 +14,7 @@ from fedplus.aggregation.native.loop import (
     in_threads,
     loop,
     loop_in_threads,
+    piece,
 )
 
 WIDTH = 4096
@@ -92,8 +93,8 @@ def product_in_threads(w_local: Floats, p: Floats, part: Ints, total: Floats) ->
     first, n, threads = part[0], part[1] - part[0], part[2]
     sums = np.zeros((threads, len(total)), w_local.dtype)
     for t in in_threads(threads):
-        begin, end = first + t * n // threads, first + (t + 1) * n // threads
-        add(w_local, p, begin, end, part[3], sums[t])
+        begin, end = piece(n, t, threads)
+        add(w_local, p, first + begin, first + end, part[3], sums[t])
     total[:] = sums.sum(axis=0)
 
 
@@ -106,6 +107,8 @@ def reweigh_in_threads(
     sums = np.zeros((threads, len(total)), w_local.dtype)
     r[:] = 0
     for t in in_threads(threads):
-        begin, end = first + t * n // threads, first + (t + 1) * n // threads
-        add_over_distance(w_local, weights, delta[0], w, begin, end, part[3], r, sums[t])
+        begin, end = piece(n, t, threads)
+        add_over_distance(
+            w_local, weights, delta[0], w, first + begin, first + end, part[3], r, sums[t]
+        )
     total[:] = sums.sum(axis=0)

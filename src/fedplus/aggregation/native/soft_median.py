@@ -20,6 +20,7 @@ from fedplus.aggregation.native.loop import (
     in_threads,
     loop,
     loop_in_threads,
+    piece,
 )
 from fedplus.aggregation.native.median import median, ordered
 from fedplus.aggregation.native.newton import abreast, newton
@@ -171,7 +172,7 @@ def soft_medians_in_threads(
     """The same as ``soft_medians``."""
     first, d, threads = part[0], part[1] - part[0], part[2]
     for t in in_threads(threads):
-        a, b = t * d // threads, (t + 1) * d // threads
+        a, b = piece(d, t, threads)
         solve(
             w_local, weights, delta[0], start, spacing, part[3], first + a, first + b, part[4],
             w[a:b], pull[a:b], passes[a:b], done[a:b],
