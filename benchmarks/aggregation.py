@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import random
 import subprocess
 import sys
 import tempfile
@@ -33,13 +34,14 @@ DELTA = 0.1
 
 
 def timed(contenders, repeats=21, seconds=6.0):
-    """Median milliseconds of each function, called in turn."""
+    """Median milliseconds of each function, called in turn, in another order each time."""
     times = {name: [] for name in contenders}
     for call in contenders.values():
         jax.block_until_ready(call())
-    begun = time.perf_counter()
+    begun, order, rng = time.perf_counter(), list(contenders.items()), random.Random(0)
     for turn in range(repeats):
-        for name, call in contenders.items():
+        rng.shuffle(order)  # Who comes after a peer that fills the caches is not always the same.
+        for name, call in order:
             start = time.perf_counter()
             jax.block_until_ready(call())
             times[name].append(1e3 * (time.perf_counter() - start))

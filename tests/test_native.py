@@ -16,7 +16,18 @@ import fedplus
 import references
 from command import environment
 from federations import as_float64, deltas, federations
-from fedplus import L1, L2, Blocks, CoordinateMedian, GeometricMedian, Mean, Moreau, Quadratic
+from fedplus import (
+    L1,
+    L2,
+    Blocks,
+    CoordinateMedian,
+    GeometricMedian,
+    Mean,
+    Moreau,
+    Quadratic,
+    SettingError,
+    Zero,
+)
 from fedplus.aggregation import native
 from fedplus.aggregation.search import sample_rows
 from fedplus.aggregation.shares import Share, whole
@@ -68,9 +79,11 @@ def test_medians_are_exact_wherever_they_begin(data, shape, parts, far):
     assert passes.min() >= 1
 
 
-@given(data=st.data(), shape=shapes | wide, delta=deltas, near=st.booleans(), far=st.booleans())
+@given(
+    data=st.data(), shape=shapes | wide, delta=deltas, steps=st.integers(0, 8), far=st.booleans()
+)
 @settings(max_examples=60)
-def test_soft_medians_wherever_they_begin(data, shape, delta, near, far):
+def test_soft_medians_wherever_they_begin(data, shape, delta, steps, far):
     models, weights = data.draw(federations(shape))
     exact, each = as_float64(models, weights)
     delta = float(np.float32(delta))
@@ -78,7 +91,7 @@ def test_soft_medians_wherever_they_begin(data, shape, delta, near, far):
     start, spacing = sample_rows(w_local)
     start = start + 1e4 if far else start
     found = native.soft_medians(
-        w_local, a, jnp.float32(delta), start, spacing, whole(shape[1]), near
+        w_local, a, jnp.float32(delta), start, spacing, whole(shape[1]), steps
     )
     w, pull, _, done = map(np.asarray, found)
     assert done.all()
@@ -115,6 +128,66 @@ def test_lanes():
             found = jax.vmap(lambda delta, p=psi: Moreau(p(delta))(many[0]).w)(some)
             alone = [Moreau(psi(float(delta)))(many[0]).w for delta in some]
             np.testing.assert_allclose(found, alone, atol=1e-6)
+
+
+LAYOUT = (("body", 70), ("head", 60), ("tail", 80))
+EVERY = (
+    Mean(), CoordinateMedian(), GeometricMedian(), Moreau(Quadratic(0.3)), Moreau(L1(0.3)),
+    Moreau(L2(0.3)),
+    Moreau(Blocks({"head": L1(0.1), "*": L2(0.5)}, LAYOUT)),  # One block in two pieces.
+    Moreau(Blocks({"tail": L2(0.1), "*": Blocks({"b*": Zero(), "*": L1(0.2)}, LAYOUT[:2])}, LAYOUT)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [9, 80])
+@pytest.mark.parametrize("aggregator", EVERY, ids=str)
+def test_at_hand_as_in_a_program(aggregator, n):
+    """By loops alone, and in a program of XLA's without any; weights, of which some are 0, or none."""
+    rng = np.random.default_rng(n)
+    models = rng.normal(size=(n, 210)).astype(np.float32)
+    models[0] *= 20
+    weights = rng.integers(0, 3, n).astype(np.float32)
+    program = jax.jit(native.without(lambda *given: aggregator(*given)))
+    for each in (None, weights):
+        for start in (None, models[1:].mean(axis=0) + np.float32(0.1)):
+            found, other = aggregator.at_hand(models, None, start), program(models, None, start)
+            if each is not None:
+                found = aggregator.at_hand(models[each > 0], each[each > 0], start)
+                other = program(models, each, start)
+            np.testing.assert_allclose(found.w, other.w, rtol=1e-5, atol=1e-5)
+            assert found.converged
+            assert found.residual <= 1e-4
+            assert found.iterations >= 1
+
+
+def test_at_hand_nothing_that_is_not_finite_gets_through():
+    w_local = np.random.default_rng(0).normal(size=(70, 1000)).astype(np.float32)
+    for aggregator in (*EVERY[:6], Moreau(Blocks({"*": L1(0.1)}, (("all", 1000),)))):
+        assert aggregator.at_hand(w_local, None, None) is not None
+        for wrong in (np.nan, np.inf, -np.inf):
+            for row, column in ((0, 0), (69, 999), (33, 500)):
+                broken = w_local.copy()
+                broken[row, column] = wrong
+                assert aggregator.at_hand(broken, None, None) is None
+                with pytest.raises(SettingError, match=rf"1 of 70 rows \({row}\)"):
+                    aggregator(broken)
+                weights = np.ones(70)
+                weights[row] = 0  # Left out.
+                assert np.isfinite(aggregator(broken, weights).w).all()
+        with pytest.raises(SettingError, match="start must be finite"):
+            aggregator(w_local, start=np.full(1000, np.nan))
+
+
+def test_a_start_is_not_written_to():
+    w_local = np.random.default_rng(0).normal(size=(70, 1000)).astype(np.float32)
+    start = w_local.mean(axis=0)
+    before = start.copy()
+    for aggregator in EVERY[:6]:
+        kept = aggregator(w_local, start=start).w
+        copy = np.array(kept)
+        aggregator(w_local + 1, start=start)
+        np.testing.assert_array_equal(start, before)
+        np.testing.assert_array_equal(kept, copy)  # Nor a result by the next call.
 
 
 def test_where_they_are_used():

@@ -15,7 +15,7 @@ from fedplus._check import (
     require_models,
     require_shape,
 )
-from fedplus._types import Array, Matrix, Vector
+from fedplus._types import Array, Host, Matrix, Vector
 from fedplus.aggregation import native
 from fedplus.aggregation.rows import weighted_mean
 
@@ -33,9 +33,15 @@ class Aggregate(NamedTuple):
     converged: Array
 
 
-def exact(w: Vector) -> Aggregate:
+def certified(w: Vector | Host, iterations: int, residual: float, converged: bool) -> Aggregate:
+    """Of numbers that are known now."""
+    numbers: Any = (np.int32(iterations), w.dtype.type(residual), np.bool_(converged))
+    return Aggregate(cast(Vector, w), *numbers)
+
+
+def exact(w: Vector | Host) -> Aggregate:
     """A model that is right as it is, found in one turn; NumPy's numbers, known before any model is."""
-    return Aggregate(w, *cast(tuple[Array, Array, Array], (np.int32(1), w.dtype.type(0), np.True_)))
+    return certified(w, 1, 0.0, True)
 
 
 class AbstractAggregator(ABC):
@@ -53,6 +59,10 @@ class AbstractAggregator(ABC):
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         """Aggregate checked input; pure, for ``jit`` and ``vmap``. ``weights`` None: all equal."""
 
+    def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:
+        """The same by compiled loops alone, for a W in a CPU's memory; None: not by these."""
+        return None
+
     @final
     def __call__(
         self, w_local: Matrix, weights: Vector | None = None, start: Vector | None = None
@@ -69,7 +79,8 @@ class AbstractAggregator(ABC):
             SettingError: On shapes that do not fit, no parties, or entries that are not finite.
                 Under ``jit`` entries cannot be looked at: give such a party weight 0.
         """
-        models = _as_float(w_local)
+        in_memory = native.in_memory(w_local, LEAST)
+        models: Any = _as_float(w_local) if in_memory is None else in_memory
         require_models(models)
         n, d = models.shape
         if weights is not None:
@@ -83,14 +94,40 @@ class AbstractAggregator(ABC):
             start = _as_float(start).astype(models.dtype)
             require_shape(start, "start", (d,), "It is a model, such as last round's w̃.")
         if not is_concrete(self, models, weights, start):
-            return _solve(self, models, weights, start)[0]
+            return _solve(self, _as_float(models), weights, start)[0]
+        found = None if in_memory is None else _at_hand(self, in_memory, weights, start)
+        if found is not None:
+            return found
+        models = _as_float(w_local)
         w, certificate, finite = _compiled(self, models, weights, start)
         if not isinstance(w, jax.core.Tracer) and not (_is_finite(w) if finite is None else finite):
-            counts = slice(None) if weights is None else np.asarray(weights) > 0
-            require_finite(np.asarray(models)[counts])
-            ok = start is None or bool(np.isfinite(np.asarray(start)).all())
-            require(ok, "start", "NaN or Inf", "finite")
+            _refuse(models, weights, start)
         return exact(w) if certificate is None else Aggregate(w, *certificate)
+
+
+def _at_hand(
+    aggregator: AbstractAggregator, w_local: Host, weights: Vector | None, start: Vector | None
+) -> Aggregate | None:
+    """By loops alone, if there are any for this aggregator and this W."""
+    each, begin = (None if given is None else np.asarray(given) for given in (weights, start))
+    if each is not None and not each.all():
+        w_local, each = w_local[each > 0], each[each > 0]
+    if begin is not None and not _is_finite(begin):
+        return None
+    found = aggregator.at_hand(w_local, each, begin)
+    return None if found is None else found._replace(w=_as_array(found.w))
+
+
+def _refuse(w_local: Matrix, weights: Vector | None, start: Vector | None) -> None:
+    """Say what is not finite, if anything is that counts."""
+    counts = slice(None) if weights is None else np.asarray(weights) > 0
+    require_finite(np.asarray(w_local)[counts])
+    ok = start is None or _is_finite(start)
+    require(ok, "start", "NaN or Inf", "finite")
+
+
+_as_array = jax.jit(lambda w: w)
+"""NumPy's array as JAX's, in half of the time that ``jnp.asarray`` takes."""
 
 
 def _as_float(array: Array) -> Array:
@@ -98,7 +135,7 @@ def _as_float(array: Array) -> Array:
     return array if _is_float(array.dtype) else array.astype(float)
 
 
-def _is_finite(w: Vector) -> bool:
+def _is_finite(w: Vector | Host) -> bool:
     return bool(np.isfinite(np.asarray(w)).all())
 
 

@@ -5,7 +5,8 @@ from typing import final
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._types import Matrix, Vector, settings
+from fedplus._types import Host, Matrix, Vector, settings
+from fedplus.aggregation import at_hand, native
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact
 from fedplus.aggregation.median import NETWORK_UP_TO, median_by_counting, median_by_network
 from fedplus.aggregation.rows import each_weight
@@ -32,3 +33,7 @@ class CoordinateMedian(AbstractAggregator):
         each = each_weight(w_local, weights)
         w, passes, closed = median_by_counting(w_local, each, start)
         return Aggregate(w, passes, jnp.where(closed, jnp.zeros((), w.dtype), jnp.inf), closed)
+
+    @override
+    def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:
+        return at_hand.coordinate_median(native.all_of(w_local), weights, start)

@@ -1,11 +1,13 @@
 """The geometric median, as robust federated aggregation uses it (RFA, Pillutla et al., 2019)."""
 
-from typing import final
+from math import sqrt
+from typing import Any, final
 
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._types import Matrix, Vector, settings, tiny
+from fedplus._types import Host, Matrix, Vector, settings, tiny
+from fedplus.aggregation import at_hand, native
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.coordinate_median import CoordinateMedian
 from fedplus.aggregation.rows import each_weight
@@ -32,6 +34,15 @@ class GeometricMedian(AbstractAggregator):
             return CoordinateMedian().solve(w_local, weights, start)
         each = each_weight(w_local, weights)
         start = good_start(w_local, each) if start is None else start
-        least = jnp.sqrt(jnp.full((), tiny(w_local), w_local.dtype))  # No distance but 0 is less.
+        least = jnp.full((), _least(w_local), w_local.dtype)
         found = weiszfeld(w_local, each, least, start)
         return Aggregate(found.w, found.turns, found.left, found.converged)
+
+    @override
+    def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:
+        return at_hand.geometric_median(native.all_of(w_local), weights, _least(w_local), start)
+
+
+def _least(w_local: Any) -> float:
+    """No distance but 0 is less."""
+    return sqrt(tiny(w_local))

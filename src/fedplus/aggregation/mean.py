@@ -4,7 +4,8 @@ from typing import final
 
 from typing_extensions import override
 
-from fedplus._types import Matrix, Vector, settings
+from fedplus._types import Host, Matrix, Vector, settings
+from fedplus.aggregation import at_hand, native
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact
 from fedplus.aggregation.rows import each_weight, shared_mean
 
@@ -25,6 +26,10 @@ class Mean(AbstractAggregator):
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         return mean(w_local, weights)
+
+    @override
+    def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:
+        return at_hand.mean(native.all_of(w_local), weights)
 
 
 def mean(w_local: Matrix, weights: Vector | None) -> Aggregate:

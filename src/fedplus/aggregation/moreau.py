@@ -8,8 +8,8 @@ from jax import lax
 from typing_extensions import override
 
 from fedplus._check import require
-from fedplus._types import Array, Matrix, Vector, epsilon, settings
-from fedplus.aggregation import native
+from fedplus._types import Array, Host, Matrix, Vector, epsilon, settings
+from fedplus.aggregation import at_hand, native
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.mean import mean
 from fedplus.aggregation.median import NETWORK_UP_TO, median_by_counting, median_by_network
@@ -53,6 +53,10 @@ class Moreau(AbstractAggregator):
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         return _minimise(self.psi, w_local, weights, start)
+
+    @override
+    def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:
+        return at_hand.minimise(self.psi, native.all_of(w_local), weights, start)
 
 
 @singledispatch
@@ -143,7 +147,8 @@ def _(psi: Blocks, w_local: Matrix, weights: Vector | None, start: Vector | None
     starts = psi.split(start) if start is not None else dict.fromkeys(psi.parts)
     found = {}
     for pattern, block in psi.split(w_local).items():
-        with native.lying_in(block, w_local, psi.column_of(pattern)):
+        spans = psi.spans_of(pattern)
+        with native.lying_in(block, w_local, spans[0][0] if len(spans) == 1 else None):
             found[pattern] = _minimise(psi.parts[pattern], block, weights, starts[pattern])
     w, iterations, residuals, converged = zip(*found.values(), strict=True)
     return Aggregate(

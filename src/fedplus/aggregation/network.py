@@ -14,13 +14,14 @@ from fedplus._types import Array, Vector
 def order_statistics(rows: list[Vector], ranks: tuple[int, ...]) -> list[Array]:
     """The elements of the given ranks (0 is the smallest), coordinate by coordinate."""
     rows = list(rows)
-    for i, j in _comparators(len(rows), ranks):
+    for i, j in comparators(len(rows), ranks):
         rows[i], rows[j] = jnp.minimum(rows[i], rows[j]), jnp.maximum(rows[i], rows[j])
     return [rows[rank] for rank in ranks]
 
 
 @cache
-def _comparators(n: int, ranks: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+def comparators(n: int, ranks: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Pairs of places, in order: of the entries at each, the lower one goes to the first."""
     size = 1 << (n - 1).bit_length()
     network: list[tuple[int, int]] = []
     p = 1

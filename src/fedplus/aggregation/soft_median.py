@@ -48,10 +48,11 @@ def soft_median(
     """
     eps = epsilon(w_local)
     weight, largest = jnp.sum(weights), jnp.max(weights)
+    steps = native.steps_of(near, delta, spacing)
     spacing = spacing * (w_local.shape[0] / weight)
     if native.usable(w_local):
         share = share_of(w_local.shape[1], w_local)
-        found = native.soft_medians(w_local, weights, delta, start, spacing, share, near)
+        found = native.soft_medians(w_local, weights, delta, start, spacing, share, steps)
         w, pull, passes, done = (share.of_all(each) for each in found)
         return SoftMedian(w, jnp.linalg.norm(pull) / weight, jnp.max(passes), jnp.all(done))
 

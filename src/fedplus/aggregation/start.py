@@ -6,6 +6,7 @@ from jax import lax
 from fedplus._types import Matrix, Vector
 from fedplus.aggregation.median import median_of_few
 from fedplus.aggregation.rows import distances, weighted_mean
+from fedplus.aggregation.search import evenly
 from fedplus.aggregation.shares import agreed
 
 START_ROWS = 31
@@ -18,8 +19,7 @@ def good_start(w_local: Matrix, weights: Vector) -> Vector:
     iteration does not begin amid a minority; a party with half of the weight is the median itself.
     """
     n = w_local.shape[0]
-    size = min(n, START_ROWS)
-    picked = [w_local[(2 * i + 1) * n // (2 * size)] for i in range(size)]
+    picked = [w_local[row] for row in evenly(n, min(n, START_ROWS))]
     median, heaviest = median_of_few(picked), w_local[jnp.argmax(weights)]
     # A sample of the columns is enough to tell the three apart.
     models = _some_columns(w_local)
@@ -28,8 +28,12 @@ def good_start(w_local: Matrix, weights: Vector) -> Vector:
         weighted_mean(models, weights),
         _some_columns(heaviest[None])[0],
     )
-    heights = [jnp.sum(weights * distances(models, w)) for w in candidates]
-    lowest = jnp.argmin(jnp.stack(heights))
+    away = jnp.stack([distances(models, w) for w in candidates])
+    # Differences first: beside the distances of far outliers, those of all others are lost in a sum.
+    higher = (away - away[0]) @ weights
+    # Beside a party with less than that, turns creep, even where it is lower than the others.
+    holds_half = 2 * jnp.max(weights) >= jnp.sum(weights)
+    lowest = jnp.argmin(higher.at[2].set(jnp.where(holds_half, higher[2], jnp.inf)))
     start = lax.cond(
         lowest == 1,
         lambda: weighted_mean(w_local, weights),

@@ -86,10 +86,9 @@ class Blocks(AbstractPsi):
             for pattern in self.parts
         }
 
-    def column_of(self, pattern: str) -> int | None:
-        """The first column of a pattern, if all of them lie side by side."""
-        columns = [first for owner, first, _ in self._spans() if owner == pattern]
-        return columns[0] if len(columns) == 1 else None
+    def spans_of(self, pattern: str) -> list[tuple[int, int]]:
+        """The columns of a pattern: from which on and up to which, a piece of W each."""
+        return [(first, last) for owner, first, last in self._spans() if owner == pattern]
 
     def join(self, blocks: Mapping[str, Array]) -> Array:
         """The inverse of ``split``."""

@@ -7,16 +7,20 @@ aggregated by itself, of a million in a program (of ``simulate``, or your own). 
 takes them for all. Without Numba, on a GPU, and with ``FEDPLUS_NUMBA=off``, aggregation is XLA's alone.
 """
 
-from fedplus.aggregation.native.calls import medians, product, reweigh, soft_medians
-from fedplus.aggregation.native.place import lying_in, taken_anew
-from fedplus.aggregation.native.switch import usable, using, without
+from fedplus.aggregation.native.calls import medians, product, reweigh, soft_medians, steps_of
+from fedplus.aggregation.native.place import Part, all_of, lying_in, taken_anew
+from fedplus.aggregation.native.switch import in_memory, usable, using, without
 
 __all__ = [
+    "Part",
+    "all_of",
+    "in_memory",
     "lying_in",
     "medians",
     "product",
     "reweigh",
     "soft_medians",
+    "steps_of",
     "taken_anew",
     "usable",
     "using",

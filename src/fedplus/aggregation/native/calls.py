@@ -14,8 +14,8 @@ from fedplus.aggregation.shares import Share
 LEAST = {"product": 2**22, "reweigh": 2**21, "medians": 2**19, "soft_medians": 2**19}
 """Entries of W from which on another thread is worth waking."""
 Shape: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
-STEPS, FEW = 5, 64
-"""Newton's steps that coordinates take together, near their roots or where there are few parties."""
+STEPS = 8
+"""Newton's steps that coordinates take together, at most."""
 
 
 def product(w_local: Matrix, p: Vector, share: Share) -> Vector:
@@ -46,25 +46,32 @@ def medians(
 
 def soft_medians(
     w_local: Matrix, weights: Vector, delta: Array, start: Vector, spacing: Vector, share: Share,
-    near: bool,
+    steps: Array | int,
 ) -> tuple[Vector, Vector, Vector, Vector]:  # fmt: skip
     """δ-medians of the share's columns, Σ a_k clip(w_k − w, −δ, δ) there, passes, whether done.
 
-    ``near``: whether ``start`` is a few of Newton's steps from them.
+    ``steps``: how many of Newton's steps coordinates take together, before each goes by itself.
     """
     size = share.size
     out = _of(size), _of(size), _of(size, np.int32), _of(size, np.int32)
     args = w_local, weights, delta[None], start, spacing
-    steps = STEPS if near or len(weights) <= FEW else 0
     w, pull, passes, done = _call("soft_medians", share, out, *args, steps=steps)
     return w, pull, passes, done > 0
+
+
+def steps_of(near: bool, delta: Any, spacing: Any) -> Any:
+    """How many of Newton's steps to take from ``near`` or far; ``spacing``: past one of N parties.
+
+    A window of ±δ with hardly a party in it each coordinate has to look for by itself.
+    """
+    return STEPS if near else STEPS * (delta > 2 * spacing.mean())
 
 
 def _of(size: int, dtype: Any = np.float32) -> Any:
     return Shape((size,), dtype)
 
 
-def _call(name: str, share: Share, out: tuple[Any, ...], *args: Array, steps: int = 0) -> Any:
+def _call(name: str, share: Share, out: tuple[Any, ...], *args: Array, steps: Any = 0) -> Any:
     """XLA's call of a loop, in threads where these save more than they cost."""
     first = jnp.asarray(share.first, jnp.int32)
     last = jnp.minimum(first + share.size, share.total)

@@ -16,10 +16,12 @@ Int: TypeAlias = np.int32
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
+IN_ANY_ORDER = {"reassoc", "nsz", "arcp", "contract"}
+"""Sums in vector registers."""
 HOW: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
-    "fastmath": {"reassoc", "nnan", "nsz", "arcp", "contract"},  # Sums in vector registers.
+    "fastmath": {*IN_ANY_ORDER, "nnan"},
 }
 
 ZERO, HALF, ONE, TWO, FOUR = (np.float32(x) for x in (0, 0.5, 1, 2, 4))
@@ -33,6 +35,11 @@ in_threads: Any = numba.prange
 def loop(function: Loop) -> Loop:
     """Compile a function for one thread."""
     return kept(function, **HOW)
+
+
+def loop_of_any(function: Loop) -> Loop:
+    """Compile a function for one thread whose numbers may not be finite."""
+    return kept(function, **{**HOW, "fastmath": IN_ANY_ORDER})
 
 
 def loop_in_threads(function: Loop) -> Loop:

@@ -21,8 +21,8 @@ from fedplus.aggregation.native.loop import (
 )
 from fedplus.aggregation.shares import CACHED
 
-WIDEST = 512
-"""Columns whose sums stay in the cache closest to a core."""
+NARROWEST, WIDEST = 512, 1024
+"""Columns whose sums stay in the cache closest to a core. Fewer would be read in short pieces."""
 FLAT = 2
 """Where nobody is within δ by more than rounding may hide, and the pulls are in balance."""
 
@@ -30,25 +30,45 @@ FLAT = 2
 @loop
 def abreast(parties: int) -> int:
     """How many coordinates go together: whole cache lines of each row."""
-    return min(max(CACHED // parties // 16 * 16, 64), WIDEST)
+    return min(max(CACHED // parties // 16 * 16, NARROWEST), WIDEST)
 
 
 @loop
 def pull_and_slope(
-    w_local: Floats, weights: Floats, delta: Float, reach: Float, begin: int, end: int,
-    at: Floats, pull: Floats, inside: Floats,
+    w_local: Floats, weights: Floats, delta: Float, begin: int, end: int,
+    at: Floats, inner: Floats, pull: Floats, inside: Floats,
 ) -> None:  # fmt: skip
-    """Σ a_k clip(w_k − w, −δ, δ), and the weight of those within δ, by more than rounding may hide."""
+    """Σ a_k clip(w_k − w, −δ, δ), and the weight of those within ``inner``; four rows at a time."""
     pull[:], inside[:] = ZERO, ZERO
-    for k in range(len(w_local)):
-        row, a_k = w_local[k, begin:end], weights[k]
-        for j in range(len(row)):
-            away = row[j] - at[j]
-            clipped = away if away < delta else delta
-            clipped = clipped if clipped > -delta else -delta
-            inner = delta - FOUR * EPSILON * (TWO * abs(at[j]) + reach)
-            pull[j] += a_k * clipped
-            inside[j] += a_k if abs(away) < inner else ZERO
+    k, n, least = 0, len(w_local), -delta
+    while k + 4 <= n:
+        row, second = w_local[k, begin:end], w_local[k + 1, begin:end]
+        third, fourth = w_local[k + 2, begin:end], w_local[k + 3, begin:end]
+        a, b, c, e = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        for j in range(len(at)):
+            edge = inner[j]
+            x, y, z, u = row[j] - at[j], second[j] - at[j], third[j] - at[j], fourth[j] - at[j]
+            pull[j] += (a * clipped(x, least, delta) + b * clipped(y, least, delta)) + (
+                c * clipped(z, least, delta) + e * clipped(u, least, delta)
+            )
+            inside[j] += ((a if abs(x) < edge else ZERO) + (b if abs(y) < edge else ZERO)) + (
+                (c if abs(z) < edge else ZERO) + (e if abs(u) < edge else ZERO)
+            )
+        k += 4
+    while k < n:
+        row, a = w_local[k, begin:end], weights[k]
+        for j in range(len(at)):
+            x = row[j] - at[j]
+            pull[j] += a * clipped(x, least, delta)
+            inside[j] += a if abs(x) < inner[j] else ZERO
+        k += 1
+
+
+@loop
+def clipped(x: Float, least: Float, most: Float) -> Float:
+    """The nearest number between two."""
+    x = x if x < most else most
+    return x if x > least else least
 
 
 @loop
@@ -84,19 +104,22 @@ def mean_and_balance(
 @loop
 def newton(
     w_local: Floats, weights: Floats, all_weights: tuple[Float, Float, Float], delta: Float,
-    steps: int, begin: int, end: int, at: Floats, pull: Floats, done: Ints, inside: Floats,
+    steps: int, begin: int, end: int, at: Floats, pull: Floats, done: Ints, room: Floats,
 ) -> int:  # fmt: skip
     """Move ``at`` towards the roots in the columns given, a few steps at most; how many it took.
 
-    ``pull`` is what the last pass found, ``inside`` is room. Where half of the weight pulls in full on
-    either side, w is the interval's nearest point to the mean.
+    ``pull`` is what the last pass found, ``room`` two rows to write to. Where half of the weight
+    pulls in full on either side, w is the interval's nearest point to the mean.
     """
     weight, _, largest = all_weights
     reach, level = HALF * delta * weight / largest, FOUR * EPSILON * delta * weight
     done[:], passes, levels = 0, 0, 0
+    inner, inside = room[0, : len(at)], room[1, : len(at)]
     while passes < steps:
         passes += 1
-        pull_and_slope(w_local, weights, delta, reach, begin, end, at, pull, inside)
+        for j in range(len(at)):
+            inner[j] = delta - FOUR * EPSILON * (TWO * abs(at[j]) + reach)
+        pull_and_slope(w_local, weights, delta, begin, end, at, inner, pull, inside)
         settled, levels = 0, 0
         for j in range(len(at)):
             slope, rounding = inside[j], EPSILON * (TWO * abs(at[j]) + reach)
@@ -110,8 +133,8 @@ def newton(
         if settled + levels == len(at):
             break
     if levels > 0:
-        room = np.empty((4, len(at)), np.float32)
-        low, high, mean, more = room[0], room[1], room[2], room[3]
+        found = np.empty((4, len(at)), np.float32)
+        low, high, mean, more = found[0], found[1], found[2], found[3]
         ends(w_local, delta, reach, begin, end, at, low, high)
         mean_and_balance(w_local, weights, begin, end, at, mean, more)
         for j in range(len(at)):

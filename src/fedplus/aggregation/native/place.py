@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
-from fedplus._types import Matrix
+from fedplus._types import Host, Matrix
 
 _LIES: ContextVar[tuple[Matrix, Matrix, int] | None] = ContextVar("lies", default=None)
 
@@ -29,3 +30,16 @@ def taken_anew(block: Matrix) -> Matrix:
     """The block, for a loop of XLA's that may not run at all: it would be copied beforehand."""
     w_local, column = lies_in(block)
     return block if w_local is block else w_local[:, column : column + block.shape[1]]
+
+
+class Part(NamedTuple):
+    """Columns of a W that is at hand: so many from one on."""
+
+    w_local: Host
+    column: int
+    size: int
+
+
+def all_of(w_local: Host) -> Part:
+    """All columns."""
+    return Part(w_local, 0, w_local.shape[1])

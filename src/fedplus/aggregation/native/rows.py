@@ -14,6 +14,7 @@ from fedplus.aggregation.native.loop import (
     in_threads,
     loop,
     loop_in_threads,
+    loop_of_any,
     piece,
 )
 
@@ -42,9 +43,9 @@ def add(w_local: Floats, p: Floats, first: int, last: int, column: int, total: F
             k += 1
 
 
-@loop
+@loop_of_any
 def distance(row: Floats, w: Floats) -> Float:
-    """‖w_k − w‖₂."""
+    """‖w_k − w‖₂, which is not finite if anything is not."""
     square = ZERO
     for j in range(len(row)):
         x = row[j] - w[j]

@@ -130,14 +130,14 @@ def solve(
     a, all_weights = with_room(weights), extremes(weights)
     entries, together = w_local.view(np.int32), np.empty((TOGETHER, len(a)), np.int32)
     keys, width = np.empty(len(a), np.int32), abreast(len(weights))
-    inside = np.empty(width, np.float32)
+    room = np.empty((2, width), np.float32)
     for first in range(begin, end, width):
         last = min(first + width, end)
         i, k = first - begin, last - begin
         w[i:k] = start[first:last]
         passes[i:k] = newton(
             w_local, weights, all_weights, delta, steps, column + first, column + last,
-            w[i:k], pull[i:k], done[i:k], inside[: k - i],
+            w[i:k], pull[i:k], done[i:k], room,
         )  # fmt: skip
         for j in range(first, last, TOGETHER):
             undone = done[j - begin : min(j + TOGETHER, last) - begin] == 0

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from fedplus._check import require
-from fedplus._types import Matrix
+from fedplus._types import Host, Matrix
 
 ASKED = ("auto", "always", "off")
 """What ``FEDPLUS_NUMBA`` may say; "always": for every W, however small."""
@@ -39,6 +39,20 @@ def usable(w_local: Matrix) -> bool:
     if least == inf or w_local.dtype != np.float32 or jax.default_backend() != "cpu":
         return False
     return (w_local.size >= least or asked() == "always") and installed()
+
+
+def in_memory(w_local: Any, least: int) -> Host | None:
+    """W as NumPy has it, where it is at hand on a CPU and loops can pass over it by themselves."""
+    if w_local.__class__ is not np.ndarray:
+        if not isinstance(w_local, jax.Array) or isinstance(w_local, jax.core.Tracer):
+            return None
+        if len(w_local.sharding.device_set) > 1 or w_local.dtype != np.float32:
+            return None
+    if _USE.get() is not _USUAL or jax.default_backend() != "cpu" or w_local.ndim != 2:
+        return None
+    if w_local.dtype != np.float32 or (w_local.size < least and asked() != "always"):
+        return None
+    return np.ascontiguousarray(w_local) if w_local.size and installed() else None
 
 
 @contextmanager

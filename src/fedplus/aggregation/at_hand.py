@@ -1,0 +1,94 @@
+"""Aggregation by compiled loops alone, without JAX, of columns of a W in a CPU's memory.
+
+Each function finds what the aggregator of its name does; None: W is not finite, or loops are not for
+it.
+"""
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from fedplus._check import require_layout
+from fedplus._types import Host
+from fedplus.aggregation.base import Aggregate, certified
+from fedplus.aggregation.native import Part, all_of
+from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
+
+
+def mean(part: Part, weights: Host | None) -> Aggregate | None:
+    """``Mean``."""
+    return _certified(_loops().mean(part, weights))
+
+
+def coordinate_median(part: Part, weights: Host | None, start: Host | None) -> Aggregate | None:
+    """``CoordinateMedian``."""
+    return _certified(_loops().coordinate_median(part, weights, start))
+
+
+def geometric_median(
+    part: Part, weights: Host | None, least: float, start: Host | None
+) -> Aggregate | None:
+    """``GeometricMedian``; ``least``: a distance that stands for none."""
+    if part.size == 1:
+        return coordinate_median(part, weights, start)
+    return _certified(_loops().delta_geometric_median(part, weights, least, start))
+
+
+@singledispatch
+def minimise(
+    psi: AbstractPsi, part: Part, weights: Host | None, start: Host | None
+) -> Aggregate | None:
+    """``Moreau(psi)``."""
+    return None
+
+
+@minimise.register(Zero)
+@minimise.register(Anchor)
+@minimise.register(Quadratic)
+def _(psi: AbstractPsi, part: Part, weights: Host | None, start: Host | None) -> Aggregate | None:
+    return mean(part, weights)
+
+
+@minimise.register
+def _(psi: L2, part: Part, weights: Host | None, start: Host | None) -> Aggregate | None:
+    if part.size == 1:
+        return minimise(L1(psi.delta), part, weights, start)
+    delta, weight = float(psi.delta), len(part.w_local) if weights is None else weights.sum()
+    found = _loops().delta_geometric_median(part, weights, delta, start)
+    return _certified(found._replace(left=found.pull * (delta / weight)))
+
+
+@minimise.register
+def _(psi: L1, part: Part, weights: Host | None, start: Host | None) -> Aggregate | None:
+    return _certified(_loops().delta_coordinate_median(part, weights, float(psi.delta), start))
+
+
+@minimise.register
+def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Aggregate | None:
+    require_layout(psi.layout, part.size)
+    w, found = np.empty(part.size, np.float32), []
+    for pattern, own in psi.parts.items():
+        spans = psi.spans_of(pattern)
+        columns = np.concatenate([np.arange(*span) for span in spans])
+        block = Part(part.w_local, part.column + spans[0][0], len(columns))
+        if len(spans) > 1:
+            block = all_of(part.w_local[:, part.column + columns])
+        one = minimise(own, block, weights, None if start is None else start[columns])
+        if one is None:
+            return None
+        w[columns] = one.w
+        found.append(one)
+    _, iterations, residuals, _ = zip(*found, strict=True)
+    return certified(w, max(iterations), float(np.linalg.norm(residuals)), True)
+
+
+def _loops() -> Any:
+    """Imported where they are used: that imports Numba."""
+    from fedplus.aggregation.native import alone
+
+    return alone
+
+
+def _certified(found: Any) -> Aggregate | None:
+    return certified(found.w, found.passes, found.left, True) if found.done else None

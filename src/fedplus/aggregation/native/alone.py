@@ -1,0 +1,154 @@
+"""Aggregation by these loops alone, of a finite W that is at hand: nothing waits for JAX.
+
+A small aggregation through JAX is mostly its dispatch, and the waking of its threads beside ours.
+"""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedplus._types import Host
+from fedplus.aggregation.median import NETWORK_UP_TO
+from fedplus.aggregation.native import finite, geometric_median, median, ranks, rows, soft_median
+from fedplus.aggregation.native.calls import steps_of
+from fedplus.aggregation.native.place import Part
+from fedplus.aggregation.native.switch import most_threads
+from fedplus.aggregation.network import comparators
+from fedplus.aggregation.search import evenly, sample_of
+from fedplus.aggregation.start import START_ROWS
+
+LEAST = {"sum": 2**19, "columns": 2**17, "turns": 2**18, "network": 2**16}
+"""Entries that are read, from which on another thread is worth waking."""
+
+
+class Found(NamedTuple):
+    """A model, and what it took."""
+
+    w: Host
+    passes: int
+    left: float
+    """‖·‖₂ of the step that is left."""
+    pull: float
+    """‖·‖₂ of the sum of the parties' pulls."""
+    done: bool
+    """If not, W is not finite, or these loops are not for it."""
+
+
+def mean(part: Part, weights: Host | None) -> Found:
+    """Σ a_k w_k / Σ a_k; None: all equal."""
+    w_local, column, size = part
+    weights = _each(part, weights)
+    total, threads = np.empty(size, np.float32), _threads("sum", len(weights) * size)
+    add = rows.product if threads == 1 else rows.product_in_threads
+    add(w_local, weights / weights.sum(), _whole(len(weights), threads, column), total)
+    return Found(total, 1, 0.0, 0.0, bool(np.isfinite(total).all()))
+
+
+def coordinate_median(part: Part, weights: Host | None, start: Host | None) -> Found:
+    """The coordinatewise median."""
+    w_local, column, size = part
+    if weights is None and start is None and len(w_local) <= NETWORK_UP_TO:
+        return Found(_median_of(part, NETWORK_UP_TO), 1, 0.0, 0.0, _is_finite(part))
+    weights = _each(part, weights)
+    middle, spacing = _sampled(part)
+    spacing *= len(weights) / weights.sum()
+    w, passes, closed = np.empty(size, np.float32), *np.empty((2, size), np.int32)
+    threads = _threads("columns", len(weights) * size)
+    solve = median.medians if threads == 1 else median.medians_in_threads
+    begin = middle if start is None else start
+    solve(w_local, weights, begin, spacing, _whole(size, threads, column), w, passes, closed)
+    return Found(w, int(passes.max()), 0.0, 0.0, bool(closed.all()) and _is_finite(part))
+
+
+def delta_coordinate_median(
+    part: Part, weights: Host | None, delta: float, start: Host | None
+) -> Found:
+    """The δ-coordinatewise median."""
+    w_local, column, size = part
+    near = start is not None
+    if start is None and weights is None and len(w_local) <= NETWORK_UP_TO:
+        start = _median_of(part, NETWORK_UP_TO)  # The root is at most δ away.
+        spacing = np.zeros_like(start)
+    else:
+        middle, spacing = _sampled(part)
+        start = middle if start is None else start
+    weights = _each(part, weights)
+    steps = int(steps_of(near, delta, spacing))
+    spacing *= len(weights) / weights.sum()
+    (w, pull), (passes, done) = np.empty((2, size), np.float32), np.empty((2, size), np.int32)
+    threads = _threads("columns", len(weights) * size)
+    solve = soft_median.soft_medians if threads == 1 else soft_median.soft_medians_in_threads
+    which = _whole(size, threads, column, steps)
+    solve(w_local, weights, _one(delta), start, spacing, which, w, pull, passes, done)
+    strength = float(np.linalg.norm(pull))
+    ok = bool(done.all()) and _is_finite(part)
+    return Found(w, int(passes.max()), strength / weights.sum(), strength, ok)
+
+
+def delta_geometric_median(
+    part: Part, weights: Host | None, delta: float, start: Host | None
+) -> Found:
+    """The δ-geometric median by its ordinary turns."""
+    w_local, column, size = part
+    weights = _each(part, weights)
+    w = _median_of(part, START_ROWS) if start is None else start.copy()
+    if start is None:
+        geometric_median.start_from(w_local, weights, column, w)
+    threads = _threads("turns", len(weights) * size)
+    turns, left, pull, done = geometric_median.geometric_median(
+        w_local, weights, np.float32(delta), column, threads, w
+    )
+    return Found(w, turns, float(left), float(pull), done)
+
+
+def _is_finite(part: Part) -> bool:
+    w_local, column, size = part
+    threads = _threads("sum", len(w_local) * size)
+    found: bool = finite.are_finite(w_local.view(np.int32), column, size, threads)
+    return found
+
+
+def _median_of(part: Part, most: int) -> Host:
+    """The coordinatewise median of at most so many rows."""
+    count = min(len(part.w_local), most)
+    low, high = _ranked(part, count, ((count - 1) // 2, count // 2))
+    middle: Host = low if count % 2 else np.float32(0.5) * (low + high)
+    return middle
+
+
+def _sampled(part: Part) -> tuple[Host, Host]:
+    """The same as ``sample_rows``."""
+    sample = sample_of(len(part.w_local))
+    lower, middle, upper = _ranked(part, sample.size, sample.ranks)
+    return middle, (upper - lower) * np.float32(sample.share)
+
+
+def _ranked(part: Part, count: int, which: tuple[int, ...]) -> Host:
+    found = np.empty((len(which), part.size), np.float32)
+    args = _network(len(part.w_local), count, which)
+    ranks.ranked(part.w_local, *args, part.column, _threads("network", count * part.size), found)
+    return found
+
+
+@cache
+def _network(n: int, count: int, which: tuple[int, ...]) -> tuple[Host, Host, Host]:
+    """So many rows of n, the network that orders them, and the ranks, for the loop."""
+    network = np.array(comparators(count, which), np.int32).reshape(-1, 2)
+    return np.array(evenly(n, count), np.int32), network, np.array(which, np.int32)
+
+
+def _threads(kind: str, entries: int) -> int:
+    return most_threads() if entries >= LEAST[kind] else 1
+
+
+def _whole(total: int, threads: int, column: int, steps: int = 0) -> Host:
+    return np.array([0, total, threads, column, steps], np.int32)
+
+
+def _each(part: Part, weights: Host | None) -> Host:
+    return np.ones(len(part.w_local), np.float32) if weights is None else weights
+
+
+def _one(number: Any) -> Host:
+    return np.array([number], np.float32)

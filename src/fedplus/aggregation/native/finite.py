@@ -1,0 +1,27 @@
+"""Whether all entries are finite, looked at as whole numbers: the loops take them to be."""
+
+import numpy as np
+
+from fedplus.aggregation.native.loop import Int, Ints, in_threads, loop, loop_in_threads, piece
+
+WITHOUT_SIGN, INFINITE = np.int32(0x7FFFFFFF), np.int32(0x7F800000)
+
+
+@loop
+def largest(bits: Ints) -> Int:
+    """The largest number without its sign; what is not finite is larger than all that is."""
+    found = np.int32(0)
+    for i in range(len(bits)):
+        found = max(found, np.int32(bits[i] & WITHOUT_SIGN))
+    return found
+
+
+@loop_in_threads
+def are_finite(bits: Ints, column: int, size: int, threads: int) -> bool:
+    """All bits of W, and the columns to look at: so many from one on."""
+    found = np.zeros(threads, np.int32)
+    for t in in_threads(threads):
+        begin, end = piece(len(bits), t, threads)
+        for k in range(begin, end):
+            found[t] = max(found[t], largest(bits[k, column : column + size]))
+    return bool(found.max() < INFINITE)

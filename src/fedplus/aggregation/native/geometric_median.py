@@ -1,0 +1,169 @@
+"""A geometric median as one loop: the turns of ``aggregation/reweighted.py``, in as many threads."""
+
+import numpy as np
+
+from fedplus.aggregation.certificate import ACCURACY
+from fedplus.aggregation.native.finite import INFINITE, largest
+from fedplus.aggregation.native.loop import (
+    EPSILON,
+    FOUR,
+    HALF,
+    INFINITY,
+    TINY,
+    TWO,
+    ZERO,
+    Float,
+    Floats,
+    in_threads,
+    loop,
+    loop_in_threads,
+    piece,
+)
+from fedplus.aggregation.native.rows import add, add_over_distance, distance
+from fedplus.aggregation.reweighted import LEAST_SPRING, MOST_TURNS, SAME
+
+EIGHT = np.float32(8)
+SHORT = np.float32(max(1e-4 * ACCURACY, float(4 * EPSILON)))
+NEAR_ENOUGH = np.float32(ACCURACY + 8 * EPSILON)
+STRETCH = 64
+"""Columns, side by side, that a look at a few of them takes."""
+
+
+@loop
+def size_of(x: Floats) -> Float:
+    """‖x‖₂."""
+    square = ZERO
+    for j in range(len(x)):
+        square += x[j] * x[j]
+    length: Float = np.sqrt(square)
+    return length
+
+
+@loop
+def step_back(w: Floats, image: Floats, w_before: Floats, image_before: Floats) -> Float:
+    """How much of the way back to the image before would cancel the residual (a secant's step)."""
+    along, square = ZERO, ZERO
+    for j in range(len(w)):
+        residual = image[j] - w[j]
+        change = residual - (image_before[j] - w_before[j])
+        along += change * residual
+        square += change * change
+    return along / max(square, TINY)
+
+
+@loop
+def height_of(weights: Floats, delta: Float, r: Floats) -> Float:
+    """Σ a_k h(r_k)."""
+    height = ZERO
+    for k in range(len(r)):
+        within = HALF * r[k] * r[k] / delta
+        height += weights[k] * (r[k] - HALF * delta if r[k] > delta else within)
+    return height
+
+
+@loop
+def is_beside_party(weights: Floats, delta: Float, r: Floats, size: Float) -> bool:
+    """Whether parties at one place may pull w so steeply that turns creep there."""
+    nearest = 0
+    for k in range(1, len(r)):
+        if weights[k] * max(r[nearest], delta) > weights[nearest] * max(r[k], delta):
+            nearest = k
+    reach, apart = max(r[nearest], delta), SAME * r[nearest] + EIGHT * EPSILON * size
+    there, total, weight, away = ZERO, ZERO, ZERO, ZERO
+    for k in range(len(r)):
+        steepness = weights[k] * (reach / max(r[k], delta))
+        total += steepness
+        there += steepness if abs(r[k] - r[nearest]) <= apart else ZERO
+        weight += weights[k]
+        away += weights[k] * r[k]
+    if TWO * there < total:
+        return False
+    return bool(r[nearest] > HALF * delta or delta < LEAST_SPRING * (size + away / weight))
+
+
+@loop
+def is_lowest(
+    weights: Floats, delta: Float, r: Floats, size: Float, slope: Float, left: Float
+) -> bool:
+    """Whether the next step is short, and a bound from below shows that no point is much lower."""
+    weight, close = ZERO, ZERO
+    for k in range(len(r)):
+        weight += weights[k]
+        close += weights[k] if r[k] <= HALF * delta else ZERO
+    rounding = EIGHT * EPSILON * (slope * size + weight)
+    unbalanced, spring = max(slope * left - rounding, ZERO), close / delta
+    height = height_of(weights, delta, r)
+    held = unbalanced < HALF * delta * spring
+    away = unbalanced / spring if held else TWO * height / weight + delta
+    is_short = left <= SHORT * weight / slope + FOUR * EPSILON * size
+    return bool(is_short and unbalanced * away <= NEAR_ENOUGH * height)
+
+
+@loop
+def start_from(w_local: Floats, weights: Floats, column: int, w: Floats) -> None:
+    """Keep w, or take the mean where Σ a_k‖w_k − w‖ is lower there.
+
+    A few stretches of the columns are enough to tell (``aggregation/start.py``).
+    """
+    n, d = len(w_local), len(w)
+    width, p = min(d, STRETCH), weights / weights.sum()
+    mean, squares = np.empty(width, np.float32), np.zeros((2, n), np.float32)
+    for i in range(4):
+        begin = i * (d - width) // 3
+        first = column + begin
+        mean[:] = 0
+        add(w_local, p, 0, n, first, mean)
+        for k in range(n):
+            row = w_local[k, first : first + width]
+            squares[0, k] += distance(row, w[begin : begin + width]) ** 2
+            squares[1, k] += distance(row, mean) ** 2
+    higher = ZERO
+    for k in range(n):
+        # Differences: beside the distances of far outliers, those of all others are lost in a sum.
+        higher += weights[k] * (np.sqrt(squares[1, k]) - np.sqrt(squares[0, k]))
+    if higher < 0:
+        w[:] = 0
+        add(w_local, p, 0, n, column, w)
+
+
+@loop_in_threads
+def geometric_median(
+    w_local: Floats, weights: Floats, delta: Float, column: int, threads: int, w: Floats
+) -> tuple[int, Float, Float, bool]:
+    """Move ``w`` to the minimiser: the turns, ‖·‖₂ of the next step, that of the pull, and if it is.
+
+    If not, W is not finite, or the turns are not the right ones, as beside a party.
+    """
+    n, d = len(w_local), len(w)
+    sums, r = np.empty((threads, d), np.float32), np.empty(n, np.float32)
+    image, w_before, image_before = w.copy(), w.copy(), w.copy()
+    left, pull = INFINITY, INFINITY
+    for turn in range(1, MOST_TURNS + 1):
+        back = step_back(w, image, w_before, image_before) if turn > 2 else ZERO
+        for j in range(d):
+            now = image[j] - back * (image[j] - image_before[j])
+            w_before[j], image_before[j], w[j] = w[j], image[j], now
+        for t in in_threads(threads):
+            begin, end = piece(n, t, threads)
+            sums[t] = ZERO
+            add_over_distance(w_local, weights, delta, w, begin, end, column, r, sums[t])
+        slope, last = ZERO, left
+        for k in range(n):
+            slope += weights[k] * (delta / max(r[k], delta))
+        square = ZERO
+        for j in range(d):
+            total = ZERO
+            for t in range(threads):
+                total += sums[t, j]
+            image[j] = total / slope
+            square += (image[j] - w[j]) * (image[j] - w[j])
+        slope /= delta
+        left, size = np.sqrt(square), size_of(w)
+        pull = slope * left
+        if largest(r.view(np.int32)) >= INFINITE or is_beside_party(weights, delta, r, size):
+            return turn, left, pull, False
+        if is_lowest(weights, delta, r, size, slope, left):
+            return turn, left, pull, True
+        if not left <= HALF * last:
+            return turn, left, pull, False
+    return MOST_TURNS, left, pull, False
