@@ -63,15 +63,16 @@ def test_sums_over_rows(data, shape, parts):
     np.testing.assert_allclose(total, expected, **near)
 
 
-@given(data=st.data(), shape=shapes | wide, parts=st.integers(1, 3), far=st.booleans())
+@given(data=st.data(), shape=shapes | wide, parts=st.integers(1, 3), far=st.booleans(),
+       steps=st.integers(0, 4))  # fmt: skip
 @settings(max_examples=60)
-def test_medians_are_exact_wherever_they_begin(data, shape, parts, far):
+def test_medians_are_exact_wherever_they_begin(data, shape, parts, far, steps):
     models, weights = data.draw(federations(shape))
     exact, each = as_float64(models, weights)
     w_local, a = jnp.asarray(models[each > 0]), jnp.asarray(each[each > 0], jnp.float32)
     start, spacing = sample_rows(w_local)
     start = start + 1e4 if far else start
-    found = [native.medians(w_local, a, start, spacing, s) for s in shares(shape[1], parts)]
+    found = [native.medians(w_local, a, start, spacing, s, steps) for s in shares(shape[1], parts)]
     w, passes, closed = (np.concatenate(each)[: shape[1]] for each in zip(*found, strict=True))
     expected = [references.weighted_median(column, each) for column in exact.T]
     np.testing.assert_allclose(w, expected, rtol=3e-7, atol=1e-30)

@@ -47,7 +47,8 @@ def median_by_counting(
     begin, spacing = median if start is None else start, spacing * (len(weights) / jnp.sum(weights))
     if native.usable(w_local):
         share = share_of(w_local.shape[1], w_local)
-        found = native.medians(w_local, weights, begin, spacing, share)
+        steps = native.walk_of(start is not None)
+        found = native.medians(w_local, weights, begin, spacing, share, steps)
         w, passes, closed = (share.of_all(each) for each in found)
         return w, jnp.max(passes), jnp.all(closed)
     weight, largest = jnp.sum(weights), jnp.max(weights)

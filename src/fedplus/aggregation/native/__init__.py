@@ -7,7 +7,14 @@ aggregated by itself, of a million in a program (of ``simulate``, or your own). 
 takes them for all. Without Numba, on a GPU, and with ``FEDPLUS_NUMBA=off``, aggregation is XLA's alone.
 """
 
-from fedplus.aggregation.native.calls import medians, product, reweigh, soft_medians, steps_of
+from fedplus.aggregation.native.calls import (
+    medians,
+    product,
+    reweigh,
+    soft_medians,
+    steps_of,
+    walk_of,
+)
 from fedplus.aggregation.native.place import Part, all_of, lying_in, taken_anew
 from fedplus.aggregation.native.switch import in_memory, usable, using, without
 
@@ -24,5 +31,6 @@ __all__ = [
     "taken_anew",
     "usable",
     "using",
+    "walk_of",
     "without",
 ]

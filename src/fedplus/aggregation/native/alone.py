@@ -11,7 +11,7 @@ import numpy as np
 from fedplus._types import Host
 from fedplus.aggregation.median import NETWORK_UP_TO
 from fedplus.aggregation.native import finite, geometric_median, median, ranks, rows, soft_median
-from fedplus.aggregation.native.calls import steps_of
+from fedplus.aggregation.native.calls import steps_of, walk_of
 from fedplus.aggregation.native.place import Part
 from fedplus.aggregation.native.switch import most_threads
 from fedplus.aggregation.network import comparators
@@ -57,7 +57,8 @@ def coordinate_median(part: Part, weights: Host | None, start: Host | None) -> F
     threads = _threads("columns", len(weights) * size)
     solve = median.medians if threads == 1 else median.medians_in_threads
     begin = middle if start is None else start
-    solve(w_local, weights, begin, spacing, _whole(size, threads, column), w, passes, closed)
+    which = _whole(size, threads, column, walk_of(start is not None))
+    solve(w_local, weights, begin, spacing, which, w, passes, closed)
     return Found(w, int(passes.max()), 0.0, 0.0, bool(closed.all()) and _is_finite(part))
 
 

@@ -16,6 +16,8 @@ LEAST = {"product": 2**22, "reweigh": 2**21, "medians": 2**19, "soft_medians": 2
 Shape: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
 STEPS = 8
 """Newton's steps that coordinates take together, at most."""
+WALK = 3
+"""Passes that coordinates near their medians take together, at most."""
 
 
 def product(w_local: Matrix, p: Vector, share: Share) -> Vector:
@@ -36,11 +38,14 @@ def reweigh(
 
 
 def medians(
-    w_local: Matrix, weights: Vector, start: Vector, spacing: Vector, share: Share
+    w_local: Matrix, weights: Vector, start: Vector, spacing: Vector, share: Share, steps: int
 ) -> tuple[Vector, Vector, Vector]:
-    """Medians of the share's columns, the passes that each took, and whether they were enough."""
+    """Medians of the share's columns, the passes that each took, and whether they were enough.
+
+    ``steps``: how many passes coordinates take together, before each goes by itself.
+    """
     out = _of(share.size), _of(share.size, np.int32), _of(share.size, np.int32)
-    w, passes, closed = _call("medians", share, out, w_local, weights, start, spacing)
+    w, passes, closed = _call("medians", share, out, w_local, weights, start, spacing, steps=steps)
     return w, passes, closed > 0
 
 
@@ -65,6 +70,11 @@ def steps_of(near: bool, delta: Any, spacing: Any) -> Any:
     A window of ±δ with hardly a party in it each coordinate has to look for by itself.
     """
     return STEPS if near else STEPS * (delta > 2 * spacing.mean())
+
+
+def walk_of(near: bool) -> int:
+    """How many passes coordinates take together towards their medians, from ``near`` or far."""
+    return WALK if near else 0
 
 
 def _of(size: int, dtype: Any = np.float32) -> Any:

@@ -1,13 +1,24 @@
-"""Columns of W, each copied into one piece, so that a coordinate is solved in vector registers."""
+"""Columns of W: many abreast, or each copied into one piece to be solved in vector registers."""
 
 import numpy as np
 
 from fedplus.aggregation.native.loop import INFINITY, ZERO, Float, Floats, Ints, loop
+from fedplus.aggregation.shares import CACHED
 
 TOGETHER = 64
 """Columns that are copied at a time: whole cache lines of every row."""
+NARROWEST, WIDEST = 512, 1024
+"""Columns whose sums stay in the cache closest to a core. Fewer would be read in short pieces."""
+FEW = 16
+"""Of so many coordinates abreast one may be left to be solved by itself: another pass costs more."""
 LANES = 16
 """Numbers of a vector register."""
+
+
+@loop
+def abreast(parties: int) -> int:
+    """How many coordinates go together: whole cache lines of each row."""
+    return min(max(CACHED // parties // 16 * 16, NARROWEST), WIDEST)
 
 
 @loop
@@ -20,15 +31,27 @@ def with_room(weights: Floats) -> Floats:
 
 
 @loop
-def copy(w_local: Ints, begin: int, end: int, x: Ints) -> None:
+def undone(done: Ints, which: Ints) -> int:
+    """Which ones are 0, and how many."""
+    count = 0
+    for j in range(len(done)):
+        if done[j] == 0:
+            which[count] = j
+            count += 1
+    return count
+
+
+@loop
+def copy(w_local: Ints, begin: int, which: Ints, x: Ints) -> None:
     """Columns of W (whichever 32 bits its entries are) as rows of x; the last party fills them up."""
     n = len(w_local)
     for k in range(n):
-        row = w_local[k, begin:end]
-        for j in range(len(row)):
-            x[j, k] = row[j]
-    for j in range(end - begin):
-        x[j, n:] = x[j, n - 1]
+        row = w_local[k, begin:]
+        for j in range(len(which)):
+            x[j, k] = row[which[j]]
+    for j in range(len(which)):
+        for k in range(n, x.shape[1]):
+            x[j, k] = x[j, n - 1]
 
 
 @loop

@@ -24,6 +24,15 @@ HOW: dict[str, Any] = {
     "fastmath": {*IN_ANY_ORDER, "nnan"},
 }
 
+THREADS = {
+    name: name == "prange"
+    for name in (
+        "comprehension", "fusion", "inplace_binop", "numpy", "prange", "reduction", "setitem",
+        "stencil",
+    )
+}  # fmt: skip
+"""Threads for ``in_threads`` alone. An assignment to an array is not worth waking any."""
+
 ZERO, HALF, ONE, TWO, FOUR = (np.float32(x) for x in (0, 0.5, 1, 2, 4))
 INFINITY = np.float32(np.inf)
 EPSILON, TINY = np.finfo(np.float32).eps, np.finfo(np.float32).tiny
@@ -44,7 +53,7 @@ def loop_of_any(function: Loop) -> Loop:
 
 def loop_in_threads(function: Loop) -> Loop:
     """Compile a function that goes ``in_threads``."""
-    return kept(function, **HOW, parallel=True)
+    return kept(function, **HOW, parallel=THREADS)
 
 
 def kept(function: Loop, **how: Any) -> Loop:

@@ -1,13 +1,19 @@
 """The coordinatewise median, weighted or not, a column at a time.
 
-The search of ``aggregation/median.py``, where each coordinate takes the passes that it needs. A column
-is compared as whole numbers in the order of its entries, of which a register finds the largest and the
-least in one instruction.
+The search of ``aggregation/median.py``, where each coordinate takes the passes that it needs.
 """
 
 import numpy as np
 
-from fedplus.aggregation.native.columns import TOGETHER, copy, extremes, with_room
+from fedplus.aggregation.native.columns import (
+    TOGETHER,
+    abreast,
+    copy,
+    extremes,
+    undone,
+    with_room,
+)
+from fedplus.aggregation.native.counting import walk
 from fedplus.aggregation.native.loop import (
     EPSILON,
     FOUR,
@@ -25,27 +31,15 @@ from fedplus.aggregation.native.loop import (
     loop_in_threads,
     piece,
 )
+from fedplus.aggregation.native.order import (
+    LARGEST,
+    SMALLEST,
+    just_below,
+    key_of,
+    number_of,
+    ordered,
+)
 from fedplus.aggregation.search import MOST_PASSES, NEAR
-
-LARGEST, SMALLEST = np.int32(2**31 - 1), np.int32(1 - 2**31)
-
-
-@loop
-def ordered(bits: Int) -> Int:
-    """Whole numbers in the order of the floating-point numbers of these bits; the inverse, too."""
-    return np.int32(bits ^ ((bits >> 31) & LARGEST))
-
-
-@loop
-def key_of(x: Float) -> Int:
-    """The whole number for a floating-point number."""
-    return ordered(np.float32(x).view(np.int32))
-
-
-@loop
-def number_of(key: Int) -> Float:
-    """The floating-point number for a whole number."""
-    return np.int32(ordered(key)).view(np.float32)
 
 
 @loop
@@ -91,7 +85,7 @@ def median(
         if low >= high:
             return above if pull > 0 else below, passes, True
         if abs(pull) <= NEAR * largest:
-            at = above if pull > 0 else number_of(np.int32(key_below - 1))
+            at = above if pull > 0 else just_below(below)
         elif pull_low == INFINITY or pull_high == -INFINITY:
             away = HALF * abs(pull) * spacing + EPSILON * abs(at) + TINY
             if abs(pull) > HALF * last:
@@ -110,19 +104,36 @@ def median(
 @loop
 def solve(
     w_local: Floats, weights: Floats, start: Floats, spacing: Floats, column: int, begin: int,
-    end: int, w: Floats, passes: Ints, closed: Ints,
+    end: int, most: int, w: Floats, passes: Ints, closed: Ints,
 ) -> None:  # fmt: skip
-    """The columns from ``begin`` to ``end``, of those from ``column`` on; results count from 0."""
+    """The columns from ``begin`` to ``end``, of those from ``column`` on; results count from 0.
+
+    ``most``: how many passes coordinates take together before each goes by itself.
+    """
     a, all_weights = with_room(weights), extremes(weights)
     entries, together = w_local.view(np.int32), np.empty((TOGETHER, len(a)), np.int32)
-    for first in range(begin, end, TOGETHER):
-        last = min(first + TOGETHER, end)
-        copy(entries, column + first, column + last, together)
+    width = abreast(len(weights))
+    room, which = np.empty((3, width), np.float32), np.empty(TOGETHER, np.int32)
+    for first in range(begin, end, width):
+        last = min(first + width, end)
+        i, k = first - begin, last - begin
         for j in range(first, last):
-            keys, i = together[j - first], j - begin
-            for k in range(len(keys)):
-                keys[k] = ordered(keys[k])
-            w[i], passes[i], closed[i] = median(keys, a, all_weights, start[j], spacing[j])
+            w[j - begin] = start[j]
+        took = walk(
+            w_local, weights, all_weights, most, column + first, column + last,
+            w[i:k], closed[i:k], room,
+        )  # fmt: skip
+        for j in range(i, k):
+            passes[j] = took
+        for j in range(first, last, TOGETHER):
+            count = undone(closed[j - begin : min(j + TOGETHER, last) - begin], which)
+            copy(entries, column + j, which[:count], together)
+            for c in range(count):
+                keys, i = together[c], j - begin + which[c]
+                for k in range(len(keys)):
+                    keys[k] = ordered(keys[k])
+                w[i], more, closed[i] = median(keys, a, all_weights, w[i], spacing[j + which[c]])
+                passes[i] += more
 
 
 @loop
@@ -130,8 +141,8 @@ def medians(
     w_local: Floats, weights: Floats, start: Floats, spacing: Floats, part: Ints,
     w: Floats, passes: Ints, closed: Ints,
 ) -> None:  # fmt: skip
-    """The columns of a part: from which on, up to which, threads (here one), and of which."""
-    solve(w_local, weights, start, spacing, part[3], part[0], part[1], w, passes, closed)
+    """The columns of a part: from which on, up to which, threads (here one), of which, and passes."""
+    solve(w_local, weights, start, spacing, part[3], part[0], part[1], part[4], w, passes, closed)
 
 
 @loop_in_threads
@@ -144,6 +155,6 @@ def medians_in_threads(
     for t in in_threads(threads):
         a, b = piece(d, t, threads)
         solve(
-            w_local, weights, start, spacing, part[3], first + a, first + b,
+            w_local, weights, start, spacing, part[3], first + a, first + b, part[4],
             w[a:b], passes[a:b], closed[a:b],
         )  # fmt: skip

@@ -6,6 +6,7 @@ are at the root after a few steps; who is not is searched for by itself.
 
 import numpy as np
 
+from fedplus.aggregation.native.columns import FEW
 from fedplus.aggregation.native.loop import (
     EPSILON,
     FOUR,
@@ -19,18 +20,9 @@ from fedplus.aggregation.native.loop import (
     Ints,
     loop,
 )
-from fedplus.aggregation.shares import CACHED
 
-NARROWEST, WIDEST = 512, 1024
-"""Columns whose sums stay in the cache closest to a core. Fewer would be read in short pieces."""
 FLAT = 2
 """Where nobody is within δ by more than rounding may hide, and the pulls are in balance."""
-
-
-@loop
-def abreast(parties: int) -> int:
-    """How many coordinates go together: whole cache lines of each row."""
-    return min(max(CACHED // parties // 16 * 16, NARROWEST), WIDEST)
 
 
 @loop
@@ -130,7 +122,7 @@ def newton(
             done[j] = FLAT if flat else 1 if ok else 0
             settled += 1 if ok else 0
             levels += 1 if flat else 0
-        if settled + levels == len(at):
+        if FEW * (len(at) - settled - levels) <= len(at):
             break
     if levels > 0:
         found = np.empty((4, len(at)), np.float32)

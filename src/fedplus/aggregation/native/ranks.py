@@ -14,20 +14,23 @@ def some_ranked(
     found: Floats,
 ) -> None:  # fmt: skip
     """The columns from ``begin`` to ``end``, of those from ``column`` on."""
-    room = np.empty((len(rows), WIDTH), np.float32)
+    room = np.zeros((len(rows), WIDTH), np.float32)
     for first in range(begin, end, WIDTH):
         last = min(first + WIDTH, end)
         width = last - first
         for i in range(len(rows)):
-            room[i, :width] = w_local[rows[i], column + first : column + last]
-            room[i, width:] = 0
+            row, into = w_local[rows[i], column + first : column + last], room[i]
+            for j in range(width):
+                into[j] = row[j]
         for c in range(len(network)):
             low, high = room[network[c, 0]], room[network[c, 1]]
             for j in range(WIDTH):
                 x, y = low[j], high[j]
                 low[j], high[j] = x if x < y else y, y if x < y else x
         for i in range(len(ranks)):
-            found[i, first:last] = room[ranks[i], :width]
+            row, into = room[ranks[i]], found[i, first:last]
+            for j in range(width):
+                into[j] = row[j]
 
 
 @loop_in_threads

@@ -6,7 +6,14 @@ from the median, which is never further than δ from the root.
 
 import numpy as np
 
-from fedplus.aggregation.native.columns import TOGETHER, copy, extremes, with_room
+from fedplus.aggregation.native.columns import (
+    TOGETHER,
+    abreast,
+    copy,
+    extremes,
+    undone,
+    with_room,
+)
 from fedplus.aggregation.native.loop import (
     EPSILON,
     FOUR,
@@ -22,8 +29,9 @@ from fedplus.aggregation.native.loop import (
     loop_in_threads,
     piece,
 )
-from fedplus.aggregation.native.median import median, ordered
-from fedplus.aggregation.native.newton import abreast, newton
+from fedplus.aggregation.native.median import median
+from fedplus.aggregation.native.newton import newton
+from fedplus.aggregation.native.order import ordered
 from fedplus.aggregation.search import MOST_PASSES
 
 
@@ -130,26 +138,27 @@ def solve(
     a, all_weights = with_room(weights), extremes(weights)
     entries, together = w_local.view(np.int32), np.empty((TOGETHER, len(a)), np.int32)
     keys, width = np.empty(len(a), np.int32), abreast(len(weights))
-    room = np.empty((2, width), np.float32)
+    room, which = np.empty((2, width), np.float32), np.empty(TOGETHER, np.int32)
     for first in range(begin, end, width):
         last = min(first + width, end)
         i, k = first - begin, last - begin
-        w[i:k] = start[first:last]
-        passes[i:k] = newton(
+        for j in range(first, last):
+            w[j - begin] = start[j]
+        took = newton(
             w_local, weights, all_weights, delta, steps, column + first, column + last,
             w[i:k], pull[i:k], done[i:k], room,
         )  # fmt: skip
+        for j in range(i, k):
+            passes[j] = took
         for j in range(first, last, TOGETHER):
-            undone = done[j - begin : min(j + TOGETHER, last) - begin] == 0
-            if not undone.any():
-                continue
-            copy(entries, column + j, column + min(j + TOGETHER, last), together)
-            for c in range(len(undone)):
-                if undone[c]:
-                    x, i = together[c].view(np.float32), j - begin + c
-                    w[i], pull[i], passes[i], done[i] = soft_median(
-                        x, keys, a, all_weights, delta, w[i], spacing[j + c]
-                    )
+            count = undone(done[j - begin : min(j + TOGETHER, last) - begin], which)
+            copy(entries, column + j, which[:count], together)
+            for c in range(count):
+                x, i = together[c].view(np.float32), j - begin + which[c]
+                w[i], pull[i], more, done[i] = soft_median(
+                    x, keys, a, all_weights, delta, w[i], spacing[j + which[c]]
+                )
+                passes[i] += more
 
 
 @loop
