@@ -68,13 +68,15 @@ def _(psi: L1, part: Part, weights: Host | None, start: Host | None) -> Aggregat
 def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Aggregate | None:
     require_layout(psi.layout, part.size)
     w, found = np.empty(part.size, np.float32), []
-    for pattern, own in psi.parts.items():
-        spans = psi.spans_of(pattern)
-        columns = np.concatenate([np.arange(*span) for span in spans])
-        block = Part(part.w_local, part.column + spans[0][0], len(columns))
-        if len(spans) > 1:
+    for pattern, pieces in psi.spans().items():
+        (first, last), *more = pieces
+        columns: Any = slice(first, last)
+        block = Part(part.w_local, part.column + first, last - first)
+        if more:
+            columns = np.concatenate([np.arange(*piece) for piece in pieces])
             block = all_of(part.w_local[:, part.column + columns])
-        one = minimise(own, block, weights, None if start is None else start[columns])
+        begin = None if start is None else start[columns]
+        one = minimise(psi.parts[pattern], block, weights, begin)
         if one is None:
             return None
         w[columns] = one.w

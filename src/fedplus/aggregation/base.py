@@ -19,7 +19,7 @@ from fedplus._types import Array, Host, Matrix, Vector
 from fedplus.aggregation import native
 from fedplus.aggregation.rows import weighted_mean
 
-LEAST = 2**16
+LEAST = 2**14
 """Entries of W from which on compiled loops are worth it to import what compiles them."""
 
 

@@ -145,10 +145,10 @@ def _begin(
 @_minimise.register
 def _(psi: Blocks, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
     starts = psi.split(start) if start is not None else dict.fromkeys(psi.parts)
-    found = {}
+    found, spans = {}, psi.spans()
     for pattern, block in psi.split(w_local).items():
-        spans = psi.spans_of(pattern)
-        with native.lying_in(block, w_local, spans[0][0] if len(spans) == 1 else None):
+        pieces = spans[pattern]
+        with native.lying_in(block, w_local, pieces[0][0] if len(pieces) == 1 else None):
             found[pattern] = _minimise(psi.parts[pattern], block, weights, starts[pattern])
     w, iterations, residuals, converged = zip(*found.values(), strict=True)
     return Aggregate(

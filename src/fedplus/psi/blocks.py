@@ -86,9 +86,12 @@ class Blocks(AbstractPsi):
             for pattern in self.parts
         }
 
-    def spans_of(self, pattern: str) -> list[tuple[int, int]]:
-        """The columns of a pattern: from which on and up to which, a piece of W each."""
-        return [(first, last) for owner, first, last in self._spans() if owner == pattern]
+    def spans(self) -> dict[str, list[tuple[int, int]]]:
+        """The columns of each pattern: from which on and up to which, a piece of W each."""
+        found: dict[str, list[tuple[int, int]]] = {pattern: [] for pattern in self.parts}
+        for owner, first, last in self._spans():
+            found[owner].append((first, last))
+        return found
 
     def join(self, blocks: Mapping[str, Array]) -> Array:
         """The inverse of ``split``."""

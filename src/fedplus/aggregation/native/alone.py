@@ -11,7 +11,7 @@ import numpy as np
 from fedplus._types import Host
 from fedplus.aggregation.median import NETWORK_UP_TO
 from fedplus.aggregation.native import finite, geometric_median, median, ranks, rows, soft_median
-from fedplus.aggregation.native.calls import steps_of, walk_of
+from fedplus.aggregation.native.calls import STEPS, steps_of, walk_of
 from fedplus.aggregation.native.place import Part
 from fedplus.aggregation.native.switch import most_threads
 from fedplus.aggregation.network import comparators
@@ -67,15 +67,14 @@ def delta_coordinate_median(
 ) -> Found:
     """The δ-coordinatewise median."""
     w_local, column, size = part
-    near = start is not None
     if start is None and weights is None and len(w_local) <= NETWORK_UP_TO:
         start = _median_of(part, NETWORK_UP_TO)  # The root is at most δ away.
-        spacing = np.zeros_like(start)
+        steps, spacing = STEPS, np.zeros_like(start)
     else:
         middle, spacing = _sampled(part)
+        steps = int(steps_of(start is not None, delta, spacing))
         start = middle if start is None else start
     weights = _each(part, weights)
-    steps = int(steps_of(near, delta, spacing))
     spacing *= len(weights) / weights.sum()
     (w, pull), (passes, done) = np.empty((2, size), np.float32), np.empty((2, size), np.int32)
     threads = _threads("columns", len(weights) * size)

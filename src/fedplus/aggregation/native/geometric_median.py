@@ -9,6 +9,7 @@ from fedplus.aggregation.native.loop import (
     FOUR,
     HALF,
     INFINITY,
+    ONE,
     TINY,
     TWO,
     ZERO,
@@ -37,6 +38,32 @@ def size_of(x: Floats) -> Float:
         square += x[j] * x[j]
     length: Float = np.sqrt(square)
     return length
+
+
+@loop
+def add_to(total: Floats, x: Floats) -> None:
+    """Add x."""
+    for j in range(len(x)):
+        total[j] += x[j]
+
+
+@loop
+def divide_and_compare(total: Floats, by: Float, w: Floats, image: Floats) -> Float:
+    """What a turn makes of w, and how far that is from it."""
+    square, share = ZERO, ONE / by
+    for j in range(len(w)):
+        image[j] = total[j] * share
+        square += (image[j] - w[j]) * (image[j] - w[j])
+    length: Float = np.sqrt(square)
+    return length
+
+
+@loop
+def onwards(w: Floats, image: Floats, w_before: Floats, image_before: Floats, back: Float) -> None:
+    """The next w, so much of the way back from the image to the one before; and what is before then."""
+    for j in range(len(w)):
+        now = image[j] - back * (image[j] - image_before[j])
+        w_before[j], image_before[j], w[j] = w[j], image[j], now
 
 
 @loop
@@ -140,25 +167,18 @@ def geometric_median(
     left, pull = INFINITY, INFINITY
     for turn in range(1, MOST_TURNS + 1):
         back = step_back(w, image, w_before, image_before) if turn > 2 else ZERO
-        for j in range(d):
-            now = image[j] - back * (image[j] - image_before[j])
-            w_before[j], image_before[j], w[j] = w[j], image[j], now
+        onwards(w, image, w_before, image_before, back)
         for t in in_threads(threads):
             begin, end = piece(n, t, threads)
             sums[t] = ZERO
             add_over_distance(w_local, weights, delta, w, begin, end, column, r, sums[t])
-        slope, last = ZERO, left
+        slope, last, total = ZERO, left, sums[0]
         for k in range(n):
             slope += weights[k] * (delta / max(r[k], delta))
-        square = ZERO
-        for j in range(d):
-            total = ZERO
-            for t in range(threads):
-                total += sums[t, j]
-            image[j] = total / slope
-            square += (image[j] - w[j]) * (image[j] - w[j])
+        for t in range(1, threads):
+            add_to(total, sums[t])
+        left, size = divide_and_compare(total, slope, w, image), size_of(w)
         slope /= delta
-        left, size = np.sqrt(square), size_of(w)
         pull = slope * left
         if largest(r.view(np.int32)) >= INFINITE or is_beside_party(weights, delta, r, size):
             return turn, left, pull, False

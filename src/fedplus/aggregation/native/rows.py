@@ -54,6 +54,23 @@ def distance(row: Floats, w: Floats) -> Float:
     return length
 
 
+@loop_of_any
+def distances_of_four(w_local: Floats, k: int, column: int, w: Floats, r: Floats) -> None:
+    """The same of four rows from k on: what is read of w serves them all."""
+    end = column + len(w)
+    row, second = w_local[k, column:end], w_local[k + 1, column:end]
+    third, fourth = w_local[k + 2, column:end], w_local[k + 3, column:end]
+    a, b, c, e = ZERO, ZERO, ZERO, ZERO
+    for j in range(len(w)):
+        at = w[j]
+        x, y, z, u = row[j] - at, second[j] - at, third[j] - at, fourth[j] - at
+        a += x * x
+        b += y * y
+        c += z * z
+        e += u * u
+    r[k], r[k + 1], r[k + 2], r[k + 3] = np.sqrt(a), np.sqrt(b), np.sqrt(c), np.sqrt(e)
+
+
 @loop
 def add_over_distance(
     w_local: Floats, weights: Floats, delta: Float, w: Floats, first: int, last: int,
@@ -66,8 +83,12 @@ def add_over_distance(
     q = np.empty_like(weights)
     for begin in range(first, last, 4):
         end = min(begin + 4, last)
+        if end == begin + 4:
+            distances_of_four(w_local, begin, column, w, r)
+        else:
+            for k in range(begin, end):
+                r[k] = distance(w_local[k, column : column + len(w)], w)
         for k in range(begin, end):
-            r[k] = distance(w_local[k, column : column + len(w)], w)
             q[k] = weights[k] * (delta / max(r[k], delta))  # 1 within δ, without rounding.
         add(w_local, q, begin, end, column, total)
 
