@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._check import require
+from fedplus._check import is_concrete, require
 from fedplus._types import Array, Matrix, Vector, settings, static
 from fedplus.aggregation import AbstractAggregator, Aggregate, Moreau
 from fedplus.local import Batch, Grad, LocalSolve
+from fedplus.psi import Anchor
 from fedplus.work import Each, Received, Work, first_model, require_state, run_each
 
 StateT = TypeVar("StateT")
@@ -54,6 +55,13 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
         self, state: StateT, work: Work, grad: Grad, each: Each = jax.vmap
     ) -> tuple[StateT, Outcome]:
         """One round: the next state, and how it went."""
+
+    def forgets(self) -> bool:
+        """Whether parties keep nothing from one round to the next: all of them use w̃.
+
+        Then a simulation holds the rows of a cohort alone.
+        """
+        return False
 
     @abstractmethod
     def models(self, state: StateT, parties: Array | None = None) -> Matrix:
@@ -154,9 +162,17 @@ class FedPlus(AbstractAlgorithm[State]):
         return State(result.w, w_local), Outcome(result, solved, diverged, dropped)
 
     @override
+    def forgets(self) -> bool:
+        """Whether it is one of Table 1's without a "+": each round begins, and ends, with w̃ alone."""
+        known = is_concrete(self.local.lam) and self.over == "active"
+        return known and bool(self.local.lam == 1) and isinstance(self.local.psi, Anchor)
+
+    @override
     def models(self, state: State, parties: Array | None = None) -> Matrix:
         """The personal w_k; for λ = 1, where every party restarts from w̃, w̃ (Deviation D7)."""
         w_local = state.w_local if parties is None else state.w_local[parties]
+        if is_concrete(self.local.lam) and self.local.lam != 1:
+            return w_local  # As it is: W may be large.
         return jnp.where(self.local.lam == 1, state.w_global, w_local)
 
     @override

@@ -1,5 +1,7 @@
 """The engine against a plain loop in NumPy, and against itself in other guises."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,9 +10,10 @@ import pytest
 
 import fedplus as fp
 from fedplus import presets
-from fedplus.simulation import Stragglers, Trace, Uniform
+from fedplus.simulation import Fault, Stragglers, Trace, Uniform
 from fedplus.simulation.engine import some_rounds
 from fedplus.simulation.evaluate import judge
+from fedplus.simulation.faults import sign_flip
 from fedplus.simulation.minibatches import minibatches
 from small_federation import CLASSIFIER, federation, plain_loss
 
@@ -172,7 +175,7 @@ def test_absent_parties_keep_their_models_and_do_not_count():
     for method in (presets.fedavg(eta=ETA), presets.fedgeomed_plus(**GEO)):
         run = fp.simulate(
             method, parties, CLASSIFIER, rounds=4, steps=2, batch_size=8,
-            cohort=Trace(jnp.array(there), 3),
+            cohort=Trace(jnp.array(there), 3), path=[1.0],  # So that FedAvg, too, keeps all models.
         )  # fmt: skip
         first = fp.simulate(presets.local_sgd(eta=1e-9), parties, CLASSIFIER, rounds=1, steps=1)
         moved = abs(run.state.w_local - first.models).max(1) > 1e-4
@@ -181,6 +184,38 @@ def test_absent_parties_keep_their_models_and_do_not_count():
             mean = np.asarray(run.state.w_local)[[1, 4]].mean(0)
             np.testing.assert_allclose(run.w_global, mean, rtol=1e-5, atol=1e-6)
             assert run.figures["dropped"].tolist() == [1] * 4
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedprox", "rfa", "coordinate_median"])
+def test_methods_whose_parties_keep_nothing_hold_the_cohorts_rows_alone(name):
+    """And are otherwise the same, bit by bit: with weights, faults, absent parties and stragglers."""
+    there = np.random.default_rng(0).random((7, 5)) < 0.7
+    method = getattr(presets, name)(**({"sigma": 1.0} if name == "fedprox" else {}), eta=ETA)
+    assert method.forgets()
+    asked = {
+        "rounds": 7, "steps": 3, "batch_size": 8, "evaluate_every": 3, "weights": "size",
+        "cohort": Trace(jnp.array(there), 3), "stragglers": Stragglers(0.4, drop=True),
+        "faults": Fault(parties=(2,), attack=sign_flip()),
+    }  # fmt: skip
+    run = fp.simulate(method, federation(), CLASSIFIER, **asked)
+    kept = fp.simulate(method, federation(), CLASSIFIER, path=[1.0], **asked)
+    assert run.state.w_local.shape == (3, 15)
+    assert kept.state.w_local.shape == (5, 15)
+    np.testing.assert_array_equal(run.w_global, kept.w_global)
+    assert run.models.shape == (5, 15)
+    np.testing.assert_array_equal(run.models, kept.models)
+    np.testing.assert_array_equal(run.parameters(4)["bias"], run.w_global[:3])
+    for figures in ("figures", "evaluations"):
+        for what, values in getattr(run, figures).items():
+            np.testing.assert_array_equal(values, getattr(kept, figures)[what], err_msg=what)
+
+
+def test_who_forgets():
+    fedavg = presets.fedavg(eta=ETA)
+    assert not dataclasses.replace(fedavg, over="all").forgets()
+    assert not presets.fedavg_plus(eta=ETA, sigma=1.0).forgets()
+    local = dataclasses.replace(fedavg.local, lam=0.5)
+    assert not dataclasses.replace(fedavg, local=local).forgets()
 
 
 def test_nobody_there_changes_nothing():

@@ -9,7 +9,7 @@ from fedplus.aggregation.rows import distances, weighted_mean
 from fedplus.aggregation.search import evenly
 from fedplus.aggregation.shares import agreed
 
-START_ROWS = 31
+START_ROWS = 21
 
 
 def good_start(w_local: Matrix, weights: Vector) -> Vector:

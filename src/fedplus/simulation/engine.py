@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     model: Model
     parties: int
     rows: int
-    """Rows that the state holds: one a party, or a page of them."""
+    """Rows that the state holds: one a party, a page of them, or a cohort's."""
     batch_size: int
     steps: int | None
     """E, where it is the same for all parties."""
@@ -62,6 +62,8 @@ class Plan(NamedTuple):
     """Devices that share the cohort, and each have the whole state."""
     lanes: bool
     """Whether everything has one more axis: several seeds, or several settings."""
+    forgets: bool = False
+    """Whether the state holds the rows of a cohort alone, since parties keep nothing."""
 
 
 class Rows(NamedTuple):
@@ -133,15 +135,16 @@ def one_round(
     if in_time is not None:
         present = in_time if present is None else present & in_time
     rows, weights = cohort, inputs.weights
-    if inputs.row_of is not None:
-        rows = inputs.row_of[cohort]
+    elsewhere = plan.forgets or inputs.row_of is not None
+    if elsewhere:
+        rows = jnp.arange(len(cohort)) if inputs.row_of is None else inputs.row_of[cohort]
         if weights is not None:
             weights = jnp.zeros(plan.rows, weights.dtype).at[rows].set(weights[cohort])
     known = Known(for_faults, lane.algorithm.w_global(state), lane.w_first)
     sent = transmit(plan.faults, known, inputs.bad)
 
     def party_at(row: Array) -> Array:
-        return row if inputs.row_of is None else cohort  # Then only the cohort's rows are sent.
+        return cohort if elsewhere else row  # Then only the cohort's rows are sent.
 
     words = jax.random.bits(for_batches, cohort.shape)
     work = Work(

@@ -124,19 +124,24 @@ class Recorder:
     def _judged(
         self, algorithm: AbstractAlgorithm[Any], state: Any, blocks: Blocks, rows: int, round_: int
     ) -> dict[str, Host]:
-        w_local, w_global = self._models(algorithm, state, round_), algorithm.w_global(state)
+        w_global = algorithm.w_global(state)
 
         def test(models: Matrix) -> Judged:
             judged: Judged = judge(self._model, rows, blocks, models)
             return judged
 
-        personal, common = test(w_local), test(w_global[None])
+        common = test(w_global[None])
+        if algorithm.forgets():
+            personal, norms = common, jnp.zeros(len(blocks.size), w_global.dtype)
+        else:
+            w_local = self._models(algorithm, state, round_)
+            personal, norms = test(w_local), personal_norms(algorithm, state, len(w_local))
         found: dict[str, Any] = {
             "personal_score": personal.score,
             "personal_loss": personal.loss,
             "global_score": common.score,
             "global_loss": common.loss,
-            "v_norm": personal_norms(algorithm, state, len(w_local)),
+            "v_norm": norms,
         }
         if self._path:
             own = algorithm.own(state)

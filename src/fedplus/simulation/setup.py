@@ -60,8 +60,12 @@ def set_up(
     batch_size: int = 20, weights: Any = None, stragglers: Stragglers | None = None,
     faults: Any = (), each: Literal["auto", "vmap", "map"] = "auto",
     mesh: Mesh | None = None, cores: int | Literal["auto"] = "auto", paged: bool = False,
+    keep: bool = False,
 ) -> Setup:  # fmt: skip
-    """Check everything, and bring the data to the device."""
+    """Check everything, and bring the data to the device.
+
+    ``keep``: hold every party's own model, even if the method never looks at it again.
+    """
     make_devices()
     require(len(algorithms) > 0 and len(seeds) > 0, "sweep", "none", "a method and a seed at least")
     for algorithm in algorithms:
@@ -89,6 +93,8 @@ def set_up(
     runs = tuple((algorithm, int(seed)) for algorithm in algorithms for seed in seeds)
     lanes = [_lane(algorithm, seed, model) for algorithm, seed in runs]
     rows = rows_of_a_page(who.size, n) if paged else n
+    forgets = not (keep or paged or mesh) and who.size < n and all(a.forgets() for a in algorithms)
+    rows = who.size if forgets else rows
     train = federation.train
     shared = None if mesh or paged else cores_for(cores, who.size)
     how: Any = "vmap" if mesh else _chosen(each, lanes[0].w_first.size, effort)
@@ -105,6 +111,7 @@ def set_up(
         mesh=mesh,
         cores=shared,
         lanes=len(runs) > 1,
+        forgets=forgets,
     )
     data, held = _samples(federation, compares=algorithms[0].compares)
     inputs = Inputs(

@@ -132,6 +132,7 @@ def sweep(
         rounds=rounds,
         seeds=seeds,
         paged=store is not None,
+        keep=bool(path) or objective,
         **settings,
     )
     pages = None if store is None else paged(setup, Path(store), resume)

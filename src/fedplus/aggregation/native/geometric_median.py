@@ -26,36 +26,10 @@ from fedplus.aggregation.reweighted import LEAST_SPRING, MOST_TURNS, SAME
 EIGHT = np.float32(8)
 SHORT = np.float32(max(1e-4 * ACCURACY, float(4 * EPSILON)))
 NEAR_ENOUGH = np.float32(ACCURACY + 8 * EPSILON)
+WIDE = 2**16
+"""Columns from which on threads share what is done with models alone."""
 STRETCH = 64
 """Columns, side by side, that a look at a few of them takes."""
-
-
-@loop
-def size_of(x: Floats) -> Float:
-    """‖x‖₂."""
-    square = ZERO
-    for j in range(len(x)):
-        square += x[j] * x[j]
-    length: Float = np.sqrt(square)
-    return length
-
-
-@loop
-def add_to(total: Floats, x: Floats) -> None:
-    """Add x."""
-    for j in range(len(x)):
-        total[j] += x[j]
-
-
-@loop
-def divide_and_compare(total: Floats, by: Float, w: Floats, image: Floats) -> Float:
-    """What a turn makes of w, and how far that is from it."""
-    square, share = ZERO, ONE / by
-    for j in range(len(w)):
-        image[j] = total[j] * share
-        square += (image[j] - w[j]) * (image[j] - w[j])
-    length: Float = np.sqrt(square)
-    return length
 
 
 @loop
@@ -67,15 +41,31 @@ def onwards(w: Floats, image: Floats, w_before: Floats, image_before: Floats, ba
 
 
 @loop
-def step_back(w: Floats, image: Floats, w_before: Floats, image_before: Floats) -> Float:
-    """How much of the way back to the image before would cancel the residual (a secant's step)."""
-    along, square = ZERO, ZERO
+def finish(
+    sums: Floats, share: Float, begin: int, end: int, w: Floats, image: Floats, w_before: Floats,
+    image_before: Floats, squares: Floats,
+) -> None:  # fmt: skip
+    """The image in some columns, this share of the sums of all threads; and what to know of it.
+
+    ``squares``: ‖image − w‖², ‖w‖², and of the residual's change its product with the residual, and
+    its square.
+    """
+    total = sums[0, begin:end]
+    for t in range(1, len(sums)):
+        more = sums[t, begin:end]
+        for j in range(len(more)):
+            total[j] += more[j]
+    for j in range(len(w)):
+        image[j] = share * total[j]
+    left, size, along, change = ZERO, ZERO, ZERO, ZERO
     for j in range(len(w)):
         residual = image[j] - w[j]
-        change = residual - (image_before[j] - w_before[j])
-        along += change * residual
-        square += change * change
-    return along / max(square, TINY)
+        by = residual - (image_before[j] - w_before[j])
+        left += residual * residual
+        size += w[j] * w[j]
+        along += by * residual
+        change += by * by
+    squares[0], squares[1], squares[2], squares[3] = left, size, along, change
 
 
 @loop
@@ -164,21 +154,41 @@ def geometric_median(
     n, d = len(w_local), len(w)
     sums, r = np.empty((threads, d), np.float32), np.empty(n, np.float32)
     image, w_before, image_before = w.copy(), w.copy(), w.copy()
-    left, pull = INFINITY, INFINITY
+    left, pull, back = INFINITY, INFINITY, ZERO
+    pieces = threads if d >= WIDE else 1
+    squares = np.empty((pieces, 4), np.float32)
     for turn in range(1, MOST_TURNS + 1):
-        back = step_back(w, image, w_before, image_before) if turn > 2 else ZERO
-        onwards(w, image, w_before, image_before, back)
+        if pieces == 1:
+            onwards(w, image, w_before, image_before, back)
+        else:
+            for t in in_threads(pieces):
+                a, b = piece(d, t, pieces)
+                onwards(w[a:b], image[a:b], w_before[a:b], image_before[a:b], back)
         for t in in_threads(threads):
             begin, end = piece(n, t, threads)
-            sums[t] = ZERO
-            add_over_distance(w_local, weights, delta, w, begin, end, column, r, sums[t])
-        slope, last, total = ZERO, left, sums[0]
+            total = sums[t]
+            for j in range(d):
+                total[j] = ZERO
+            add_over_distance(w_local, weights, delta, w, begin, end, column, r, total)
+        slope, last = ZERO, left
         for k in range(n):
             slope += weights[k] * (delta / max(r[k], delta))
-        for t in range(1, threads):
-            add_to(total, sums[t])
-        left, size = divide_and_compare(total, slope, w, image), size_of(w)
+        share = ONE / slope
+        if pieces == 1:
+            finish(sums, share, 0, d, w, image, w_before, image_before, squares[0])
+        else:
+            for t in in_threads(pieces):
+                a, b = piece(d, t, pieces)
+                finish(
+                    sums, share, a, b, w[a:b], image[a:b], w_before[a:b], image_before[a:b],
+                    squares[t],
+                )  # fmt: skip
         slope /= delta
+        for t in range(1, pieces):
+            for i in range(4):
+                squares[0, i] += squares[t, i]
+        left, size = np.sqrt(squares[0, 0]), np.sqrt(squares[0, 1])
+        back = squares[0, 2] / max(squares[0, 3], TINY) if turn > 1 else ZERO
         pull = slope * left
         if largest(r.view(np.int32)) >= INFINITE or is_beside_party(weights, delta, r, size):
             return turn, left, pull, False

@@ -112,12 +112,13 @@ def reweigh(
 @loop_in_threads
 def product_in_threads(w_local: Floats, p: Floats, part: Ints, total: Floats) -> None:
     """The same as ``product``."""
-    first, n, threads = part[0], part[1] - part[0], part[2]
-    sums = np.zeros((threads, len(total)), w_local.dtype)
+    threads = part[2]
     for t in in_threads(threads):
-        begin, end = piece(n, t, threads)
-        add(w_local, p, first + begin, first + end, part[3], sums[t])
-    total[:] = sums.sum(axis=0)
+        begin, end = piece(len(total), t, threads)
+        some = total[begin:end]
+        for j in range(len(some)):
+            some[j] = ZERO
+        add(w_local, p, part[0], part[1], part[3] + begin, some)
 
 
 @loop_in_threads
