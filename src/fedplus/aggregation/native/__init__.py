@@ -1,10 +1,11 @@
-"""Passes over W as machine code inside JAX's programs, where Numba is installed.
+"""Passes over W as machine code, inside JAX's programs or without them, where Numba is installed.
 
 On a CPU, XLA strides through memory where rows are added, and takes a number at a time where they are
 counted; loops compiled for the purpose (``pip install "fedplus[numba]"``) are several times faster and
-find the same. They are for models of 32 bits and a large W: of 65,536 entries or more where it is
-aggregated by itself, of a million in a program (of ``simulate``, or your own). ``FEDPLUS_NUMBA=always``
-takes them for all. Without Numba, on a GPU, and with ``FEDPLUS_NUMBA=off``, aggregation is XLA's alone.
+find the same. They are for models of 32 bits and a large W: of 16,384 entries or more where it is
+aggregated by itself (``alone``: JAX is not asked), of a million in a program (of ``simulate``, or your
+own). ``FEDPLUS_NUMBA=always`` takes them for all. Without Numba, on a GPU, and with
+``FEDPLUS_NUMBA=off``, aggregation is XLA's alone.
 """
 
 from fedplus.aggregation.native.calls import (

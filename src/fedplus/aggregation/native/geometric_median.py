@@ -1,17 +1,14 @@
-"""A geometric median as one loop: the turns of ``aggregation/reweighted.py``, in as many threads."""
+"""A geometric median as one loop: the turns of ``aggregation/reweighted.py``, shared by threads."""
 
 import numpy as np
 
-from fedplus.aggregation.certificate import ACCURACY
+from fedplus.aggregation.native.certificate import is_beside_party, is_lowest
 from fedplus.aggregation.native.finite import INFINITE, largest
 from fedplus.aggregation.native.loop import (
-    EPSILON,
-    FOUR,
     HALF,
     INFINITY,
     ONE,
     TINY,
-    TWO,
     ZERO,
     Float,
     Floats,
@@ -21,11 +18,8 @@ from fedplus.aggregation.native.loop import (
     piece,
 )
 from fedplus.aggregation.native.rows import add, add_over_distance, distance
-from fedplus.aggregation.reweighted import LEAST_SPRING, MOST_TURNS, SAME
+from fedplus.aggregation.reweighted import MOST_TURNS
 
-EIGHT = np.float32(8)
-SHORT = np.float32(max(1e-4 * ACCURACY, float(4 * EPSILON)))
-NEAR_ENOUGH = np.float32(ACCURACY + 8 * EPSILON)
 WIDE = 2**16
 """Columns from which on threads share what is done with models alone."""
 STRETCH = 64
@@ -66,54 +60,6 @@ def finish(
         along += by * residual
         change += by * by
     squares[0], squares[1], squares[2], squares[3] = left, size, along, change
-
-
-@loop
-def height_of(weights: Floats, delta: Float, r: Floats) -> Float:
-    """Σ a_k h(r_k)."""
-    height = ZERO
-    for k in range(len(r)):
-        within = HALF * r[k] * r[k] / delta
-        height += weights[k] * (r[k] - HALF * delta if r[k] > delta else within)
-    return height
-
-
-@loop
-def is_beside_party(weights: Floats, delta: Float, r: Floats, size: Float) -> bool:
-    """Whether parties at one place may pull w so steeply that turns creep there."""
-    nearest = 0
-    for k in range(1, len(r)):
-        if weights[k] * max(r[nearest], delta) > weights[nearest] * max(r[k], delta):
-            nearest = k
-    reach, apart = max(r[nearest], delta), SAME * r[nearest] + EIGHT * EPSILON * size
-    there, total, weight, away = ZERO, ZERO, ZERO, ZERO
-    for k in range(len(r)):
-        steepness = weights[k] * (reach / max(r[k], delta))
-        total += steepness
-        there += steepness if abs(r[k] - r[nearest]) <= apart else ZERO
-        weight += weights[k]
-        away += weights[k] * r[k]
-    if TWO * there < total:
-        return False
-    return bool(r[nearest] > HALF * delta or delta < LEAST_SPRING * (size + away / weight))
-
-
-@loop
-def is_lowest(
-    weights: Floats, delta: Float, r: Floats, size: Float, slope: Float, left: Float
-) -> bool:
-    """Whether the next step is short, and a bound from below shows that no point is much lower."""
-    weight, close = ZERO, ZERO
-    for k in range(len(r)):
-        weight += weights[k]
-        close += weights[k] if r[k] <= HALF * delta else ZERO
-    rounding = EIGHT * EPSILON * (slope * size + weight)
-    unbalanced, spring = max(slope * left - rounding, ZERO), close / delta
-    height = height_of(weights, delta, r)
-    held = unbalanced < HALF * delta * spring
-    away = unbalanced / spring if held else TWO * height / weight + delta
-    is_short = left <= SHORT * weight / slope + FOUR * EPSILON * size
-    return bool(is_short and unbalanced * away <= NEAR_ENOUGH * height)
 
 
 @loop
