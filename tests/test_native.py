@@ -163,18 +163,23 @@ def test_at_hand_as_in_a_program(aggregator, n):
 
 def test_at_hand_nothing_that_is_not_finite_gets_through():
     w_local = np.random.default_rng(0).normal(size=(70, 1000)).astype(np.float32)
-    for aggregator in (*EVERY[:6], Moreau(Blocks({"*": L1(0.1)}, (("all", 1000),)))):
+    narrow = Moreau(L1(1e-3))  # A window that each coordinate looks for by itself.
+    near = w_local.mean(axis=0)
+    weights = np.ones(70)
+    weights[33] = 0  # Left out.
+    for aggregator in (*EVERY[:6], narrow, Moreau(Blocks({"*": L1(0.1)}, (("all", 1000),)))):
         assert aggregator.at_hand(w_local, None, None) is not None
+        assert aggregator.at_hand(w_local, None, near) is not None
         for wrong in (np.nan, np.inf, -np.inf):
-            for row, column in ((0, 0), (69, 999), (33, 500)):
+            for place in ((0, 0), (69, 999), (33, 500)):
                 broken = w_local.copy()
-                broken[row, column] = wrong
+                broken[place] = wrong
                 assert aggregator.at_hand(broken, None, None) is None
-                with pytest.raises(SettingError, match=rf"1 of 70 rows \({row}\)"):
-                    aggregator(broken)
-                weights = np.ones(70)
-                weights[row] = 0  # Left out.
-                assert np.isfinite(aggregator(broken, weights).w).all()
+                assert aggregator.at_hand(broken, None, near) is None
+            assert np.isfinite(aggregator(broken, weights).w).all()
+        with pytest.raises(SettingError, match=r"1 of 70 rows \(33\)"):
+            aggregator(broken)
+    for aggregator in (Mean(), CoordinateMedian()):
         with pytest.raises(SettingError, match="start must be finite"):
             aggregator(w_local, start=np.full(1000, np.nan))
 

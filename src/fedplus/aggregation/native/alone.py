@@ -60,7 +60,7 @@ def coordinate_median(part: Part, weights: Host | None, start: Host | None) -> F
     begin = middle if start is None else start
     which = _whole(size, threads, column, walk_of(start is not None))
     solve(w_local, weights, begin, spacing, which, w, passes, closed)
-    return Found(w, int(passes.max()), 0.0, 0.0, bool(closed.all()) and _is_finite(part))
+    return Found(w, int(passes.max()), 0.0, 0.0, bool(closed.all()))
 
 
 def delta_coordinate_median(
@@ -83,8 +83,7 @@ def delta_coordinate_median(
     which = _whole(size, threads, column, steps)
     solve(w_local, weights, _one(delta), start, spacing, which, w, pull, passes, done)
     strength = float(np.linalg.norm(pull))
-    ok = bool(done.all()) and _is_finite(part)
-    return Found(w, int(passes.max()), strength / weights.sum(), strength, ok)
+    return Found(w, int(passes.max()), strength / weights.sum(), strength, bool(done.all()))
 
 
 def delta_geometric_median(
@@ -106,7 +105,7 @@ def delta_geometric_median(
 def _is_finite(part: Part) -> bool:
     w_local, column, size = part
     threads = _threads("sum", len(w_local) * size)
-    found: bool = finite.are_finite(w_local.view(np.int32), column, size, threads)
+    found: bool = finite.all_are_finite(w_local.view(np.int32), column, size, threads)
     return found
 
 

@@ -5,6 +5,7 @@ is further away is searched for by itself.
 """
 
 from fedplus.aggregation.native.columns import FEW
+from fedplus.aggregation.native.finite import are_finite
 from fedplus.aggregation.native.loop import (
     EPSILON,
     FOUR,
@@ -16,6 +17,7 @@ from fedplus.aggregation.native.loop import (
     Floats,
     Ints,
     loop,
+    loop_of_any,
 )
 from fedplus.aggregation.native.order import just_below
 
@@ -44,13 +46,13 @@ def only_above(x: Float, point: Float) -> Float:
     return INFINITY if x <= point else x
 
 
-@loop
+@loop_of_any
 def count(
     w_local: Floats, weights: Floats, begin: int, end: int, at: Floats,
-    up_to: Floats, below: Floats, above: Floats,
+    up_to: Floats, below: Floats, above: Floats, total: Floats,
 ) -> None:  # fmt: skip
-    """The weight up to each point, the nearest party there or below, and the nearest above."""
-    up_to[:], below[:], above[:] = ZERO, -INFINITY, INFINITY
+    """The weight up to each point, the nearest party there or below, that above, and all added up."""
+    up_to[:], below[:], above[:], total[:] = ZERO, -INFINITY, INFINITY, ZERO
     k, n = 0, len(w_local)
     while k + 4 <= n:
         row, second = w_local[k, begin:end], w_local[k + 1, begin:end]
@@ -66,6 +68,7 @@ def count(
             high = smaller(only_above(x, point), only_above(y, point))
             high = smaller(high, smaller(only_above(z, point), only_above(u, point)))
             below[j], above[j] = larger(below[j], low), smaller(above[j], high)
+            total[j] += (x + y) + (z + u)
         k += 4
     while k < n:
         row, a = w_local[k, begin:end], weights[k]
@@ -74,6 +77,7 @@ def count(
             up_to[j] += a if x <= point else ZERO
             below[j] = larger(below[j], up_to_there(x, point))
             above[j] = smaller(above[j], only_above(x, point))
+            total[j] += x
         k += 1
 
 
@@ -84,15 +88,19 @@ def walk(
 ) -> int:  # fmt: skip
     """Move ``at`` from party to party in the columns given, so many times at most; how many it took.
 
-    Where it is ``done``, it is the median. ``room``: three rows to write to.
+    Where it is ``done``, it is the median. ``room``: four rows to write to. A pass less than none: W is
+    not finite there.
     """
     weight, least, _ = all_weights
     tied = FOUR * EPSILON * weight
     up_to, below, above = room[0, : len(at)], room[1, : len(at)], room[2, : len(at)]
+    total = room[3, : len(at)]
     done[:], passes = 0, 0
     while passes < most:
         passes += 1
-        count(w_local, weights, begin, end, at, up_to, below, above)
+        count(w_local, weights, begin, end, at, up_to, below, above, total)
+        if not are_finite(total):
+            return -1
         settled = 0
         for j in range(len(at)):
             pull = weight - TWO * up_to[j]

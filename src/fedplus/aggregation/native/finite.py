@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from fedplus.aggregation.native.loop import Int, Ints, in_threads, loop, loop_in_threads, piece
+from fedplus.aggregation.native.loop import (
+    Floats,
+    Int,
+    Ints,
+    in_threads,
+    loop,
+    loop_in_threads,
+    piece,
+)
 
 WITHOUT_SIGN, INFINITE = np.int32(0x7FFFFFFF), np.int32(0x7F800000)
 
@@ -16,8 +24,14 @@ def largest(bits: Ints) -> Int:
     return found
 
 
+@loop
+def are_finite(x: Floats) -> bool:
+    """Of one model."""
+    return bool(largest(x.view(np.int32)) < INFINITE)
+
+
 @loop_in_threads
-def are_finite(bits: Ints, column: int, size: int, threads: int) -> bool:
+def all_are_finite(bits: Ints, column: int, size: int, threads: int) -> bool:
     """All bits of W, and the columns to look at: so many from one on."""
     found = np.zeros(threads, np.int32)
     for t in in_threads(threads):

@@ -14,6 +14,7 @@ from fedplus.aggregation.native.columns import (
     with_room,
 )
 from fedplus.aggregation.native.counting import walk
+from fedplus.aggregation.native.finite import INFINITE, largest
 from fedplus.aggregation.native.loop import (
     EPSILON,
     FOUR,
@@ -108,12 +109,13 @@ def solve(
 ) -> None:  # fmt: skip
     """The columns from ``begin`` to ``end``, of those from ``column`` on; results count from 0.
 
-    ``most``: how many passes coordinates take together before each goes by itself.
+    ``most``: how many passes coordinates take together before each goes by itself. None is closed
+    whose column is not finite.
     """
     a, all_weights = with_room(weights), extremes(weights)
     entries, together = w_local.view(np.int32), np.empty((TOGETHER, len(a)), np.int32)
     width = abreast(len(weights))
-    room, which = np.empty((3, width), np.float32), np.empty(TOGETHER, np.int32)
+    room, which = np.empty((4, width), np.float32), np.empty(TOGETHER, np.int32)
     for first in range(begin, end, width):
         last = min(first + width, end)
         i, k = first - begin, last - begin
@@ -125,11 +127,15 @@ def solve(
         )  # fmt: skip
         for j in range(i, k):
             passes[j] = took
+        if took < 0:
+            continue
         for j in range(first, last, TOGETHER):
             count = undone(closed[j - begin : min(j + TOGETHER, last) - begin], which)
             copy(entries, column + j, which[:count], together)
             for c in range(count):
                 keys, i = together[c], j - begin + which[c]
+                if largest(keys) >= INFINITE:
+                    continue
                 for k in range(len(keys)):
                     keys[k] = ordered(keys[k])
                 w[i], more, closed[i] = median(keys, a, all_weights, w[i], spacing[j + which[c]])

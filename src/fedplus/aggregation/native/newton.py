@@ -7,6 +7,7 @@ are at the root after a few steps; who is not is searched for by itself.
 import numpy as np
 
 from fedplus.aggregation.native.columns import FEW
+from fedplus.aggregation.native.finite import are_finite
 from fedplus.aggregation.native.loop import (
     EPSILON,
     FOUR,
@@ -19,19 +20,20 @@ from fedplus.aggregation.native.loop import (
     Floats,
     Ints,
     loop,
+    loop_of_any,
 )
 
 FLAT = 2
 """Where nobody is within δ by more than rounding may hide, and the pulls are in balance."""
 
 
-@loop
+@loop_of_any
 def pull_and_slope(
     w_local: Floats, weights: Floats, delta: Float, begin: int, end: int,
-    at: Floats, inner: Floats, pull: Floats, inside: Floats,
+    at: Floats, inner: Floats, pull: Floats, inside: Floats, total: Floats,
 ) -> None:  # fmt: skip
-    """Σ a_k clip(w_k − w, −δ, δ), and the weight of those within ``inner``; four rows at a time."""
-    pull[:], inside[:] = ZERO, ZERO
+    """Σ a_k clip(w_k − w, −δ, δ), the weight of those within ``inner``, and Σ (w_k − w)."""
+    pull[:], inside[:], total[:] = ZERO, ZERO, ZERO
     k, n, least = 0, len(w_local), -delta
     while k + 4 <= n:
         row, second = w_local[k, begin:end], w_local[k + 1, begin:end]
@@ -46,6 +48,7 @@ def pull_and_slope(
             inside[j] += ((a if abs(x) < edge else ZERO) + (b if abs(y) < edge else ZERO)) + (
                 (c if abs(z) < edge else ZERO) + (e if abs(u) < edge else ZERO)
             )
+            total[j] += (x + y) + (z + u)
         k += 4
     while k < n:
         row, a = w_local[k, begin:end], weights[k]
@@ -53,6 +56,7 @@ def pull_and_slope(
             x = row[j] - at[j]
             pull[j] += a * clipped(x, least, delta)
             inside[j] += a if abs(x) < inner[j] else ZERO
+            total[j] += x
         k += 1
 
 
@@ -100,18 +104,21 @@ def newton(
 ) -> int:  # fmt: skip
     """Move ``at`` towards the roots in the columns given, a few steps at most; how many it took.
 
-    ``pull`` is what the last pass found, ``room`` two rows to write to. Where half of the weight
-    pulls in full on either side, w is the interval's nearest point to the mean.
+    ``pull`` is what the last pass found, ``room`` three rows to write to. Where half of the weight
+    pulls in full on either side, w is the interval's nearest point to the mean. A pass less than
+    none: W is not finite there.
     """
     weight, _, largest = all_weights
     reach, level = HALF * delta * weight / largest, FOUR * EPSILON * delta * weight
     done[:], passes, levels = 0, 0, 0
-    inner, inside = room[0, : len(at)], room[1, : len(at)]
+    inner, inside, total = room[0, : len(at)], room[1, : len(at)], room[2, : len(at)]
     while passes < steps:
         passes += 1
         for j in range(len(at)):
             inner[j] = delta - FOUR * EPSILON * (TWO * abs(at[j]) + reach)
-        pull_and_slope(w_local, weights, delta, begin, end, at, inner, pull, inside)
+        pull_and_slope(w_local, weights, delta, begin, end, at, inner, pull, inside, total)
+        if not are_finite(total):
+            return -1
         settled, levels = 0, 0
         for j in range(len(at)):
             slope, rounding = inside[j], EPSILON * (TWO * abs(at[j]) + reach)

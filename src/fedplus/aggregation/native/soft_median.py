@@ -14,6 +14,7 @@ from fedplus.aggregation.native.columns import (
     undone,
     with_room,
 )
+from fedplus.aggregation.native.finite import INFINITE, largest
 from fedplus.aggregation.native.loop import (
     EPSILON,
     FOUR,
@@ -133,12 +134,13 @@ def solve(
 ) -> None:  # fmt: skip
     """The columns from ``begin`` to ``end``, of those from ``column`` on; results count from 0.
 
-    ``steps``: how many of Newton's steps coordinates take together before each goes by itself.
+    ``steps``: how many of Newton's steps coordinates take together before each goes by itself. None is
+    done whose column is not finite.
     """
     a, all_weights = with_room(weights), extremes(weights)
     entries, together = w_local.view(np.int32), np.empty((TOGETHER, len(a)), np.int32)
     keys, width = np.empty(len(a), np.int32), abreast(len(weights))
-    room, which = np.empty((2, width), np.float32), np.empty(TOGETHER, np.int32)
+    room, which = np.empty((3, width), np.float32), np.empty(TOGETHER, np.int32)
     for first in range(begin, end, width):
         last = min(first + width, end)
         i, k = first - begin, last - begin
@@ -150,11 +152,15 @@ def solve(
         )  # fmt: skip
         for j in range(i, k):
             passes[j] = took
+        if took < 0:
+            continue
         for j in range(first, last, TOGETHER):
             count = undone(done[j - begin : min(j + TOGETHER, last) - begin], which)
             copy(entries, column + j, which[:count], together)
             for c in range(count):
                 x, i = together[c].view(np.float32), j - begin + which[c]
+                if largest(together[c]) >= INFINITE:
+                    continue
                 w[i], pull[i], more, done[i] = soft_median(
                     x, keys, a, all_weights, delta, w[i], spacing[j + which[c]]
                 )
