@@ -184,6 +184,18 @@ def test_at_hand_nothing_that_is_not_finite_gets_through():
             aggregator(w_local, start=np.full(1000, np.nan))
 
 
+@pytest.mark.parametrize("scale", [1e37, 1e-36])
+def test_at_hand_no_number_is_too_large_or_too_small(scale):
+    """Near the ends of what 32 bits hold: no warning, and right where squares do not matter."""
+    w_local = (np.random.default_rng(0).normal(size=(70, 1000)) * scale).astype(np.float32)
+    exact = w_local.astype(np.float64)
+    expected = {Mean(): exact.mean(axis=0), CoordinateMedian(): np.median(exact, axis=0)}
+    for aggregator, w in expected.items():
+        np.testing.assert_allclose(aggregator(w_local).w, w, rtol=1e-5, atol=1e-5 * scale)
+    for aggregator in (Moreau(L1(scale)), Moreau(L2(scale)), GeometricMedian()):
+        aggregator(w_local)
+
+
 def test_a_start_is_not_written_to():
     w_local = np.random.default_rng(0).normal(size=(70, 1000)).astype(np.float32)
     start = w_local.mean(axis=0)

@@ -114,7 +114,8 @@ def _at_hand(
         w_local, each = w_local[each > 0], each[each > 0]
     if begin is not None and not _is_finite(begin):
         return None
-    found = aggregator.at_hand(w_local, each, begin)
+    with np.errstate(all="ignore"):  # Sums of numbers near the largest there are.
+        found = aggregator.at_hand(w_local, each, begin)
     return None if found is None else found._replace(w=_as_array(found.w))
 
 

@@ -42,8 +42,7 @@ def mean(part: Part, weights: Host | None) -> Found:
     total, threads = np.empty(size, np.float32), _threads("sum", len(weights) * size)
     add = rows.product if threads == 1 else rows.product_in_threads
     add(w_local, weights / weights.sum(), _whole(len(weights), threads, column), total)
-    finite = np.isfinite(total.sum()) or np.isfinite(total).all()  # A sum may be too large.
-    return Found(total, 1, 0.0, 0.0, bool(finite))
+    return Found(total, 1, 0.0, 0.0, finite.are_finite(total))
 
 
 def coordinate_median(part: Part, weights: Host | None, start: Host | None) -> Found:
