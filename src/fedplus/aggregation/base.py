@@ -93,12 +93,14 @@ class AbstractAggregator(ABC):
         if start is not None:
             start = _as_float(start).astype(models.dtype)
             require_shape(start, "start", (d,), "It is a model, such as last round's w̃.")
-        if not is_concrete(self, models, weights, start):
-            return _solve(self, _as_float(models), weights, start)[0]
-        found = None if in_memory is None else _at_hand(self, in_memory, weights, start)
-        if found is not None:
-            return found
-        models = _as_float(w_local)
+        concrete = is_concrete(self, models, weights, start)
+        if in_memory is not None:
+            found = _at_hand(self, in_memory, weights, start) if concrete else None
+            if found is not None:
+                return found
+            models = _as_float(w_local)
+        if not concrete:
+            return _solve(self, models, weights, start)[0]
         w, certificate, finite = _compiled(self, models, weights, start)
         if not isinstance(w, jax.core.Tracer) and not (_is_finite(w) if finite is None else finite):
             _refuse(models, weights, start)

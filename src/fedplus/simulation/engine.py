@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     model: Model
     parties: int
     rows: int
-    """Rows that the state holds: one a party, a page of them, or a cohort's."""
+    """Rows that the state holds: one a party, a page of them, or a cohort's if parties keep nothing."""
     batch_size: int
     steps: int | None
     """E, where it is the same for all parties."""
@@ -62,8 +62,6 @@ class Plan(NamedTuple):
     """Devices that share the cohort, and each have the whole state."""
     lanes: bool
     """Whether everything has one more axis: several seeds, or several settings."""
-    forgets: bool = False
-    """Whether the state holds the rows of a cohort alone, since parties keep nothing."""
 
 
 class Rows(NamedTuple):
@@ -135,7 +133,7 @@ def one_round(
     if in_time is not None:
         present = in_time if present is None else present & in_time
     rows, weights = cohort, inputs.weights
-    elsewhere = plan.forgets or inputs.row_of is not None
+    elsewhere = plan.rows < plan.parties or inputs.row_of is not None
     if elsewhere:
         rows = jnp.arange(len(cohort)) if inputs.row_of is None else inputs.row_of[cohort]
         if weights is not None:

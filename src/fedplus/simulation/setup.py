@@ -111,7 +111,6 @@ def set_up(
         mesh=mesh,
         cores=shared,
         lanes=len(runs) > 1,
-        forgets=forgets,
     )
     data, held = _samples(federation, compares=algorithms[0].compares)
     inputs = Inputs(

@@ -31,27 +31,24 @@ def with_room(weights: Floats) -> Floats:
 
 
 @loop
-def undone(done: Ints, which: Ints) -> int:
-    """Which ones are 0, and how many."""
-    count = 0
+def copy_undone(w_local: Ints, begin: int, done: Ints, which: Ints, x: Ints) -> int:
+    """Columns of W (whichever 32 bits its entries are) as rows of x; the last party fills them up.
+
+    Those from ``begin`` on that are not done: how many, and ``which``.
+    """
+    count, n = 0, len(w_local)
     for j in range(len(done)):
         if done[j] == 0:
             which[count] = j
             count += 1
-    return count
-
-
-@loop
-def copy(w_local: Ints, begin: int, which: Ints, x: Ints) -> None:
-    """Columns of W (whichever 32 bits its entries are) as rows of x; the last party fills them up."""
-    n = len(w_local)
     for k in range(n):
         row = w_local[k, begin:]
-        for j in range(len(which)):
+        for j in range(count):
             x[j, k] = row[which[j]]
-    for j in range(len(which)):
+    for j in range(count):
         for k in range(n, x.shape[1]):
             x[j, k] = x[j, n - 1]
+    return count
 
 
 @loop

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedplus.aggregation.native.certificate import is_beside_party, is_lowest
-from fedplus.aggregation.native.finite import INFINITE, largest
+from fedplus.aggregation.native.finite import are_finite
 from fedplus.aggregation.native.loop import (
     HALF,
     INFINITY,
@@ -136,7 +136,7 @@ def geometric_median(
         left, size = np.sqrt(squares[0, 0]), np.sqrt(squares[0, 1])
         back = squares[0, 2] / max(squares[0, 3], TINY) if turn > 1 else ZERO
         pull = slope * left
-        if largest(r.view(np.int32)) >= INFINITE or is_beside_party(weights, delta, r, size):
+        if not are_finite(r) or is_beside_party(weights, delta, r, size):
             return turn, left, pull, False
         if is_lowest(weights, delta, r, size, slope, left):
             return turn, left, pull, True

@@ -8,13 +8,12 @@ import numpy as np
 from fedplus.aggregation.native.columns import (
     TOGETHER,
     abreast,
-    copy,
+    copy_undone,
     extremes,
-    undone,
     with_room,
 )
 from fedplus.aggregation.native.counting import walk
-from fedplus.aggregation.native.finite import INFINITE, largest
+from fedplus.aggregation.native.finite import are_finite
 from fedplus.aggregation.native.loop import (
     EPSILON,
     FOUR,
@@ -130,11 +129,11 @@ def solve(
         if took < 0:
             continue
         for j in range(first, last, TOGETHER):
-            count = undone(closed[j - begin : min(j + TOGETHER, last) - begin], which)
-            copy(entries, column + j, which[:count], together)
+            some = closed[j - begin : min(j + TOGETHER, last) - begin]
+            count = copy_undone(entries, column + j, some, which, together)
             for c in range(count):
                 keys, i = together[c], j - begin + which[c]
-                if largest(keys) >= INFINITE:
+                if not are_finite(keys.view(np.float32)):
                     continue
                 for k in range(len(keys)):
                     keys[k] = ordered(keys[k])

@@ -9,12 +9,11 @@ import numpy as np
 from fedplus.aggregation.native.columns import (
     TOGETHER,
     abreast,
-    copy,
+    copy_undone,
     extremes,
-    undone,
     with_room,
 )
-from fedplus.aggregation.native.finite import INFINITE, largest
+from fedplus.aggregation.native.finite import are_finite
 from fedplus.aggregation.native.loop import (
     EPSILON,
     FOUR,
@@ -155,11 +154,11 @@ def solve(
         if took < 0:
             continue
         for j in range(first, last, TOGETHER):
-            count = undone(done[j - begin : min(j + TOGETHER, last) - begin], which)
-            copy(entries, column + j, which[:count], together)
+            some = done[j - begin : min(j + TOGETHER, last) - begin]
+            count = copy_undone(entries, column + j, some, which, together)
             for c in range(count):
                 x, i = together[c].view(np.float32), j - begin + which[c]
-                if largest(together[c]) >= INFINITE:
+                if not are_finite(x):
                     continue
                 w[i], pull[i], more, done[i] = soft_median(
                     x, keys, a, all_weights, delta, w[i], spacing[j + which[c]]

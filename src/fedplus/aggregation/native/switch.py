@@ -46,7 +46,7 @@ def in_memory(w_local: Any, least: int) -> Host | None:
     if w_local.__class__ is not np.ndarray:
         if not isinstance(w_local, jax.Array) or isinstance(w_local, jax.core.Tracer):
             return None
-        if len(w_local.sharding.device_set) > 1 or w_local.dtype != np.float32:
+        if len(w_local.sharding.device_set) > 1:
             return None
     if _USE.get() is not _USUAL or jax.default_backend() != "cpu" or w_local.ndim != 2:
         return None
