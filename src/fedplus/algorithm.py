@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper. Read it beside ``local`` (lines 11–14) and ``aggregation`` (line 10)."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar, final
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,8 @@ from typing_extensions import override
 
 from fedplus._check import is_concrete, require
 from fedplus._types import Array, Matrix, Vector, settings, static
-from fedplus.aggregation import AbstractAggregator, Aggregate, Moreau
+from fedplus.aggregation import AbstractAggregator, Aggregate, Change, Moreau
+from fedplus.aggregation.following import told_all
 from fedplus.local import Batch, Grad, LocalSolve
 from fedplus.psi import Anchor
 from fedplus.work import Each, Received, Work, first_model, require_state, run_each
@@ -22,6 +23,8 @@ class State(NamedTuple):
 
     w_global: Vector
     w_local: Matrix
+    memory: Any = ()
+    """What the aggregation remembers of W, where it does (``remembering``)."""
 
 
 class Outcome(NamedTuple):
@@ -62,6 +65,17 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
         Then a simulation holds the rows of a cohort alone.
         """
         return False
+
+    def remembering(self, state: StateT) -> StateT:
+        """The first state, for rounds with few active parties between which nobody else changes it.
+
+        Then what a round finds may tell most of what the next one will.
+        """
+        return state
+
+    def whole(self, state: StateT) -> StateT:
+        """The state, where cores share the work: the same on each of them."""
+        return state
 
     @abstractmethod
     def models(self, state: StateT, parties: Array | None = None) -> Matrix:
@@ -143,7 +157,6 @@ class FedPlus(AbstractAlgorithm[State]):
     ) -> tuple[State, Outcome]:
         parties = require_state(state.w_global, state.w_local)
         work = work.checked(parties)
-        aggregate = self.aggregate or Moreau(self.local.psi)
 
         def solve(w_k: Vector, batches: Batch, steps: Array | int) -> tuple[Vector, Array]:
             solved = self.local(w_k, state.w_global, batches, steps, grad)
@@ -154,12 +167,33 @@ class FedPlus(AbstractAlgorithm[State]):
         solved, diverged = run_each(each, solve, before, work.batches, work.steps)  # l. 5-7
         kept = solved if work.present is None else jnp.where(work.present[:, None], solved, before)
         w_local = state.w_local.at[work.cohort].set(kept)  # l. 8-9
-        if self.over == "all":
-            received = Received.of(work, w_local, jnp.arange(parties), None, state.w_global)
+        memory, dropped = state.memory, jnp.array(0)
+        if memory != ():
+            change = Change(work.cohort, before)
+            result, memory = self._aggregate.follow(w_local, memory, change)  # l. 10
         else:
-            received = Received.of(work, solved, work.cohort, work.present, state.w_global)
-        result, dropped = settled(aggregate, received, state.w_global)  # l. 10
-        return State(result.w, w_local), Outcome(result, solved, diverged, dropped)
+            received = (
+                Received.of(work, w_local, jnp.arange(parties), None, state.w_global)
+                if self.over == "all"
+                else Received.of(work, solved, work.cohort, work.present, state.w_global)
+            )
+            result, dropped = settled(self._aggregate, received, state.w_global)  # l. 10
+        return State(result.w, w_local, memory), Outcome(result, solved, diverged, dropped)
+
+    @property
+    def _aggregate(self) -> AbstractAggregator:
+        return self.aggregate or Moreau(self.local.psi)
+
+    @override
+    def remembering(self, state: State) -> State:
+        """Where line 10 aggregates all parties' models, of which a few change in a round."""
+        if self.over == "active":
+            return state
+        return state._replace(memory=self._aggregate.memory(state.w_global, len(state.w_local)))
+
+    @override
+    def whole(self, state: State) -> State:
+        return state._replace(memory=told_all(state.memory, len(state.w_local)))
 
     @override
     def forgets(self) -> bool:

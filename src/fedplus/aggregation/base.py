@@ -33,6 +33,15 @@ class Aggregate(NamedTuple):
     converged: Array
 
 
+class Change(NamedTuple):
+    """Rows of W that are others than before."""
+
+    rows: Array
+    """(K,): which, each at most once."""
+    before: Matrix
+    """(K, d): what they were."""
+
+
 def certified(w: Vector | Host, iterations: int, residual: float, converged: bool) -> Aggregate:
     """Of numbers that are known now."""
     numbers: Any = (np.int32(iterations), w.dtype.type(residual), np.bool_(converged))
@@ -62,6 +71,18 @@ class AbstractAggregator(ABC):
     def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:
         """The same by compiled loops alone, for a W in a CPU's memory; None: not by these."""
         return None
+
+    def memory(self, w: Vector, parties: int) -> Any:
+        """What ``follow`` begins with, if all of so many parties have the model w; (): it saves nothing."""
+        return ()
+
+    def follow(self, w_local: Matrix, memory: Any, change: Change) -> tuple[Aggregate, Any]:
+        """Aggregate a finite W, all weights equal, of which few rows changed since the memory was made.
+
+        Pure, as ``solve`` is. Also returns what the next call wants to remember. Nobody else may have
+        changed W in between.
+        """
+        return self(w_local), memory
 
     @final
     def __call__(

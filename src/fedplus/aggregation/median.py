@@ -49,8 +49,8 @@ def median_by_counting(
         share = share_of(w_local.shape[1], w_local)
         steps = native.walk_of(start is not None)
         found = native.medians(w_local, weights, begin, spacing, share, steps)
-        w, passes, closed = (share.of_all(each) for each in found)
-        return w, jnp.max(passes), jnp.all(closed)
+        w, passes, closed = share.of_all_at_once(*found)
+        return w, jnp.max(passes).astype(jnp.int32), jnp.all(closed > 0)
     weight, largest = jnp.sum(weights), jnp.max(weights)
     least = jnp.min(jnp.where(weights > 0, weights, largest))
     tied = 4 * epsilon(w_local) * weight

@@ -33,6 +33,8 @@ class Median(NamedTuple):
     pull: Array  # ‖Σ_k a_k (w_k − w) / max(‖w_k − w‖, δ)‖₂
     turns: Array
     converged: Array
+    ahead: Vector  # where the next step would lead
+    slope: Array  # Σ_k a_k / max(‖w_k − w‖, δ); 0: not known
 
 
 class _State(NamedTuple):
@@ -43,6 +45,7 @@ class _State(NamedTuple):
     left: Array
     left_before: Array
     pull: Array
+    slope: Array
     turns: Array
     converged: Array
     ordinary: Array
@@ -71,7 +74,7 @@ def reweighted(
         ordinary = ~beside & (left <= 0.5 * s.left)
         converged, ordinary = agreed(jnp.stack([done & ~beside, ordinary]), w_local)
         return _State(
-            w, image, s.w, s.image, left, s.left, pull, s.turns + 1, converged, ordinary
+            w, image, s.w, s.image, left, s.left, pull, slope, s.turns + 1, converged, ordinary
         )  # fmt: skip
 
     def unfinished(s: _State) -> Array:
@@ -80,11 +83,14 @@ def reweighted(
     infinite, yes = jnp.full((), jnp.inf, w_local.dtype), jnp.array(True)
     zero = jnp.zeros((), jnp.int32)
     first = _State(
-        start, start, start, start, infinite, infinite, infinite, zero, ~yes, yes
+        start, start, start, start, infinite, infinite, infinite, infinite, zero, ~yes, yes
     )  # fmt: skip
     last = lax.while_loop(unfinished, turn, first)
     onwards = jnp.where(last.left <= last.left_before, last.image, last.image_before)
-    return Median(last.w, last.left, last.pull, last.turns, last.converged), onwards
+    found = Median(
+        last.w, last.left, last.pull, last.turns, last.converged, last.image, last.slope
+    )  # fmt: skip
+    return found, onwards
 
 
 def _share(s: _State) -> Array:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from fedplus._types import Array, Matrix
+from fedplus._types import Array, Matrix, Vector
 
 CACHED = 2**17
 """Entries that stay in a core's cache."""
@@ -55,6 +55,14 @@ class Share(NamedTuple):
             return found
         every: Array = lax.all_gather(found, self.axis, tiled=True)
         return every[: self.total]
+
+    def of_all_at_once(self, *found: Vector) -> tuple[Vector, ...]:
+        """Several vectors of one size, told to each other once; as numbers of the first one's kind."""
+        if self.axis is None:
+            return found
+        mine = jnp.stack([vector.astype(found[0].dtype) for vector in found])
+        every = lax.all_gather(mine, self.axis)
+        return tuple(every[:, i].ravel()[: self.total] for i in range(len(found)))
 
     def added(self, found: Array) -> Array:
         """The sum over the cores."""

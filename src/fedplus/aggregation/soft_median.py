@@ -53,8 +53,7 @@ def soft_median(
     if native.usable(w_local):
         share = share_of(w_local.shape[1], w_local)
         found = native.soft_medians(w_local, weights, delta, start, spacing, share, steps)
-        w, pull, passes, done = (share.of_all(each) for each in found)
-        return SoftMedian(w, jnp.linalg.norm(pull) / weight, jnp.max(passes), jnp.all(done))
+        return of_columns(share.of_all_at_once(*found), weight)
 
     def edge(at: Vector) -> Array:
         """δ less what rounding may hide, so that a party at the end of an interval pulls in full."""
@@ -109,3 +108,10 @@ def soft_median(
 
     w, left, passes, done = columns.by_columns(solve, w_local, weights, start, spacing)
     return SoftMedian(w, jnp.linalg.norm(left), jnp.max(passes), jnp.all(done))
+
+
+def of_columns(found: tuple[Vector, ...], weight: Array | float) -> SoftMedian:
+    """From what each column tells: w, Σ_k a_k clip(w_k − w, −δ, δ), passes, and whether it is done."""
+    w, pull, passes, done = found
+    left, most = jnp.linalg.norm(pull) / weight, jnp.max(passes).astype(jnp.int32)
+    return SoftMedian(w, left, most, jnp.all(done > 0))

@@ -198,5 +198,6 @@ def _rounds(
         state, figures = play(lane, state, t)
         return state, jax.tree.map(lambda all_, one: all_.at[t - begin].set(one), book, figures)
 
-    result: tuple[Any, RoundFigures] = lax.fori_loop(begin, end, body, (state, blank))
-    return result
+    state, book = lax.fori_loop(begin, end, body, (state, blank))
+    whole = lane.algorithm.whole
+    return (jax.vmap(whole) if plan.lanes else whole)(state), book

@@ -25,7 +25,7 @@ from fedplus.simulation.mesh import placed, to_host
 from fedplus.simulation.pages import Pages
 from fedplus.simulation.record import Recorder
 from fedplus.simulation.setup import Setup
-from fedplus.simulation.trees import from_arrays, to_arrays
+from fedplus.simulation.trees import fits, from_arrays, to_arrays
 
 SECONDS = 60.0
 """Between two checkpoints, where nobody says how many rounds."""
@@ -89,6 +89,8 @@ class Resumable:
         if self._pages is not None:
             self._pages.store.restore(found.arrays[SLOTS])
         here = self._in_checkpoint(state)
+        if not fits(here.get("memory"), found.arrays, "state/memory"):
+            del here["memory"]  # Another version's, or another machine's: it is built anew.
         restored = jax.tree.map(
             lambda new, old: placed(new, old.sharding),
             from_arrays(here, found.arrays, "state"),

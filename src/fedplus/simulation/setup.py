@@ -28,6 +28,8 @@ LARGE = 5_000
 """Parameters from which on one party at a time is faster on a CPU (``benchmarks/ours.py --each``)."""
 PAGE = 2048
 """Rows in memory at a time, where the others are in a store; more if a cohort is larger."""
+FEW = 1 / 8
+"""Of the parties that are aggregated, active ones, up to which the others are worth remembering."""
 UNEVEN = 2.0
 """How many times the mean E_k the largest may be before the others should not wait for it."""
 
@@ -122,27 +124,34 @@ def set_up(
         bad=who_is_bad(plan.faults, n),
     )
     lane = _stacked(lanes) if plan.lanes else lanes[0]
+    as_told = weights is None and not plan.faults and mesh is None and not paged
+    begin: dict[str, Any] = {"rows": rows, "remember": as_told and who.size <= FEW * n}
     if shared is not None:
-        state, read = _begun(lanes, rows, shared), read_by_all(shared, inputs)
+        state, read = _begun(lanes, **begin, cores=shared), read_by_all(shared, inputs)
     elif mesh is not None:
-        state = spread_rows(mesh, runs[0][0], _first_state(lanes, rows), plan.lanes)
+        state = spread_rows(mesh, runs[0][0], _first_state(lanes, **begin), plan.lanes)
         read = on_all(mesh, inputs)
     else:  # Where the data is, as the program will leave it: else it compiles twice.
-        state = jax.device_put(_first_state(lanes, rows), inputs.data.x.sharding)
+        state = jax.device_put(_first_state(lanes, **begin), inputs.data.x.sharding)
         read = inputs
     return Setup(plan, read, on_all(mesh or shared, lane), state, runs, federation)
 
 
-def _first_state(lanes: Sequence[Lane], rows: int) -> Any:
+def _first_state(lanes: Sequence[Lane], rows: int, remember: bool) -> Any:
     """From a copy of the model, since the program takes the state's memory over."""
-    states = [lane.algorithm.init(jnp.array(lane.w_first, copy=True), rows) for lane in lanes]
+
+    def of(lane: Lane) -> Any:
+        state = lane.algorithm.init(jnp.array(lane.w_first, copy=True), rows)
+        return lane.algorithm.remembering(state) if remember else state
+
+    states = [of(lane) for lane in lanes]
     return _stacked(states) if len(lanes) > 1 else states[0]
 
 
-@partial(jax.jit, static_argnames=("rows", "cores"))
-def _begun(lanes: Sequence[Lane], rows: int, cores: Mesh) -> Any:
+@partial(jax.jit, static_argnames=("rows", "remember", "cores"))
+def _begun(lanes: Sequence[Lane], rows: int, remember: bool, cores: Mesh) -> Any:
     """The same, made by every core for itself: handed to them, it would be in memory once more."""
-    return on_every(cores, partial(_first_state, rows=rows))(lanes)
+    return on_every(cores, partial(_first_state, rows=rows, remember=remember))(lanes)
 
 
 def _samples(federation: Federation, compares: bool) -> tuple[Data, Rows | None]:

@@ -20,5 +20,13 @@ def from_arrays(like: Any, arrays: Mapping[str, Host], prefix: str) -> Any:
     return jax.tree_util.tree_map_with_path(lambda path, _: arrays[f"{prefix}/{_name(path)}"], like)
 
 
+def fits(like: Any, arrays: Mapping[str, Host], prefix: str) -> bool:
+    """Whether the arrays have every leaf of such a pytree, in its shape."""
+    return all(
+        f"{prefix}/{_name(path)}" in arrays and arrays[f"{prefix}/{_name(path)}"].shape == leaf.shape
+        for path, leaf in jax.tree_util.tree_leaves_with_path(like)
+    )
+
+
 def _name(path: tuple[Any, ...]) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")

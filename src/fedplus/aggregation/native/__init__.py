@@ -9,6 +9,8 @@ own). ``FEDPLUS_NUMBA=always`` takes them for all. Without Numba, on a GPU, and 
 """
 
 from fedplus.aggregation.native.calls import (
+    ROOM,
+    followed,
     medians,
     product,
     reweigh,
@@ -20,8 +22,10 @@ from fedplus.aggregation.native.place import Part, all_of, lying_in, taken_anew
 from fedplus.aggregation.native.switch import in_memory, usable, using, without
 
 __all__ = [
+    "ROOM",
     "Part",
     "all_of",
+    "followed",
     "in_memory",
     "lying_in",
     "medians",

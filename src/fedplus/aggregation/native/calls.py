@@ -1,5 +1,6 @@
 """The loops as functions of JAX arrays. Each does a share of the rows, or of the columns."""
 
+from math import inf
 from typing import Any
 
 import jax
@@ -14,6 +15,8 @@ from fedplus.aggregation.shares import Share
 LEAST = {"product": 2**22, "reweigh": 2**21, "medians": 2**19, "soft_medians": 2**19}
 """Entries of W from which on another thread is worth waking."""
 Shape: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
+ROOM = 64
+"""Parties that a coordinate's list has room for."""
 STEPS = 8
 """Newton's steps that coordinates take together, at most."""
 WALK = 3
@@ -64,6 +67,19 @@ def soft_medians(
     return w, pull, passes, done > 0
 
 
+def followed(
+    w_local: Matrix, rows: Vector, before: Matrix, delta: Array, memory: tuple[Array, ...],
+    share: Share,
+) -> tuple[tuple[Array, ...], tuple[Vector, ...]]:  # fmt: skip
+    """What is remembered, in place of ``memory``, and what ``soft_medians`` finds."""
+    size = share.size
+    out = _of(size), _of(size), _of(size, np.int32), _of(size, np.int32)
+    kept = tuple(Shape(leaf.shape, leaf.dtype) for leaf in memory)
+    args = w_local, rows.astype(np.int32), before, delta[None], *memory
+    found = _call("follow", share, kept + out, *args, kept=4)
+    return tuple(found[:4]), (*found[4:7], found[7] > 0)
+
+
 def steps_of(near: bool, delta: Any, spacing: Any) -> Any:
     """How many of Newton's steps to take from ``near`` or far; ``spacing``: past one of N parties.
 
@@ -81,15 +97,23 @@ def _of(size: int, dtype: Any = np.float32) -> Any:
     return Shape((size,), dtype)
 
 
-def _call(name: str, share: Share, out: tuple[Any, ...], *args: Array, steps: Any = 0) -> Any:
-    """XLA's call of a loop, in threads where these save more than they cost."""
+def _call(
+    name: str, share: Share, out: tuple[Any, ...], *args: Array, steps: Any = 0, kept: int = 0
+) -> Any:  # fmt: skip
+    """XLA's call of a loop, in threads where these save more than they cost.
+
+    ``kept``: from which argument on the first results take their places.
+    """
     first = jnp.asarray(share.first, jnp.int32)
     last = jnp.minimum(first + share.size, share.total)
     (w_local, *others), threads = args, 1
-    if share.axis is None and w_local.size >= LEAST[name]:
+    if share.axis is None and w_local.size >= LEAST.get(name, inf):
         threads = threads_now()
     w_local, column = lies_in(w_local)
     target = register(name if threads == 1 else f"{name}_in_threads")
-    call: Any = jax.ffi.ffi_call(target, out, vmap_method="sequential")
+    places = {i: i - kept for i in range(kept, len(args))} if kept else None
+    call: Any = jax.ffi.ffi_call(
+        target, out, vmap_method="sequential", input_output_aliases=places
+    )  # fmt: skip
     numbers = (first, last, threads, column, steps)
     return call(w_local, *others, jnp.stack([jnp.asarray(x, jnp.int32) for x in numbers]))

@@ -69,6 +69,22 @@ def matrix(frame: Any, which: int, i: int) -> Any:
 
 
 @loop
+def counts(frame: Any, which: int, i: int) -> Any:
+    """The same, of whole numbers."""
+    found = buffer(frame, which, i)
+    shape = words(found[DIMENSIONS], 2)
+    return numba.carray(pointer(found[DATA]), (shape[0], shape[1]), np.int32)
+
+
+@loop
+def doubles(frame: Any, which: int, i: int) -> Any:
+    """The same, of numbers of 64 bits, each kept as two whole numbers: JAX may not know of such."""
+    found = buffer(frame, which, i)
+    shape = words(found[DIMENSIONS], 2)
+    return numba.carray(pointer(found[DATA]), (shape[0], shape[1] // 2), np.float64)
+
+
+@loop
 def vector(frame: Any, which: int, i: int) -> Any:
     """An argument or result of one axis."""
     found = buffer(frame, which, i)

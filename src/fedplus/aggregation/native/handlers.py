@@ -7,10 +7,13 @@ from fedplus.aggregation.native.frame import (
     ARGUMENTS,
     RESULTS,
     callable_by_xla,
+    counts,
+    doubles,
     integers,
     matrix,
     vector,
 )
+from fedplus.aggregation.native.following import follow
 from fedplus.aggregation.native.loop import loop
 from fedplus.aggregation.native.median import medians, medians_in_threads
 from fedplus.aggregation.native.rows import (
@@ -58,11 +61,24 @@ def _soft_medians(frame: Any) -> Any:
     )  # fmt: skip
 
 
+@loop
+def _follow(frame: Any) -> Any:
+    # What is remembered is written where it was read.
+    return (
+        matrix(frame, ARGUMENTS, 0), integers(frame, ARGUMENTS, 1), matrix(frame, ARGUMENTS, 2),
+        vector(frame, ARGUMENTS, 3), integers(frame, ARGUMENTS, 8),
+        matrix(frame, RESULTS, 0), counts(frame, RESULTS, 1), doubles(frame, RESULTS, 2),
+        matrix(frame, RESULTS, 3), vector(frame, RESULTS, 4), vector(frame, RESULTS, 5),
+        integers(frame, RESULTS, 6), integers(frame, RESULTS, 7),
+    )  # fmt: skip
+
+
 LOOPS: dict[str, tuple[Any, Any]] = {
     "product": (product, _product),
     "product_in_threads": (product_in_threads, _product),
     "reweigh": (reweigh, _reweigh),
     "reweigh_in_threads": (reweigh_in_threads, _reweigh),
+    "follow": (follow, _follow),
     "medians": (medians, _medians),
     "medians_in_threads": (medians_in_threads, _medians),
     "soft_medians": (soft_medians, _soft_medians),

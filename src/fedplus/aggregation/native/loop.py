@@ -12,6 +12,7 @@ import numpy as np
 
 Float: TypeAlias = np.float32
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
+Doubles: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Int: TypeAlias = np.int32
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 Loop = TypeVar("Loop", bound=Callable[..., Any])
