@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon, tiny
 from fedplus.aggregation import native
@@ -159,14 +160,12 @@ def told_all(memory: Any, parties: int) -> Any:
 
 def _move(memory: Pulled, delta: Array, now: Matrix, before: Matrix) -> Vector:
     """Where the pulls of the rows that changed lead to, if all directions were alike."""
-
-    def pull(models: Matrix) -> Vector:
-        reach = jnp.maximum(distances(models, memory.ahead), delta)
-        return jnp.sum((models - memory.ahead) / reach[:, None], axis=0)
-
+    models = jnp.concatenate([now, before])
+    sign = jnp.where(jnp.arange(len(models)) < len(now), 1, -1)
+    q = sign / jnp.maximum(distances(models, memory.ahead), delta)
+    pull = jnp.matmul(q, models, precision=lax.Precision.HIGHEST) - jnp.sum(q) * memory.ahead
     known = memory.slope > 0
-    move = (pull(now) - pull(before)) / jnp.where(known, memory.slope, 1)
-    return jnp.where(known, move, 0)
+    return jnp.where(known, pull / jnp.where(known, memory.slope, 1), 0)
 
 
 def _learned(memory: Pulled, move: Vector, found: Median) -> Pulled:

@@ -72,7 +72,8 @@ def weiszfeld(w_local: Matrix, weights: Vector, delta: Array, start: Vector) -> 
     # A loop of no turns where those were enough; a conditional would copy W.
     memory = min(MEMORY, *w_local.shape)
     w, visit, turns = fixed_point(look, onwards, MOST_TURNS, memory, ordinary.converged)
-    w = agreed(w, w_local)  # Every core went on by itself.
+    # Every core went on by itself.
+    w = lax.cond(ordinary.converged, lambda: w, lambda: agreed(w, w_local))
     unknown = jnp.zeros_like(ordinary.slope)
     further = Median(w, visit.left, visit.found, ordinary.turns + turns, visit.done, w, unknown)
     found: Median = jax.tree.map(partial(jnp.where, ordinary.converged), ordinary, further)
