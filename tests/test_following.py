@@ -23,9 +23,9 @@ LAYOUT = (("a", 9), ("b", 12))
 
 
 @partial(jax.jit, static_argnames="kind")
-def followed(kind, delta, w_local, memory, change):
+def followed(kind, delta, w_local, start, memory, change):
     with native.using(least=0):
-        return moreau(kind, delta).follow(w_local, memory, change)
+        return moreau(kind, delta).follow(w_local, start, memory, change)
 
 
 def moreau(kind, delta):
@@ -90,10 +90,12 @@ def test_it_is_the_aggregate_of_what_there_is(kind, steps, delta):
         pytest.importorskip("numba")
     first = steps[0][2].copy()
     first[steps[0][0]] = steps[0][1]
-    memory = blank(kind, np.median(first, axis=0))
+    w = jnp.asarray(np.median(first, axis=0))
+    memory = blank(kind, w)
     for rows, before, w_local in steps:
         change = Change(jnp.asarray(rows), jnp.asarray(before))
-        found, memory = followed(kind, delta, jnp.asarray(w_local), memory, change)
+        found, memory = followed(kind, delta, jnp.asarray(w_local), w, memory, change)
+        w = found.w
         assert found.converged
         if kind in ("L1", "springs"):
             assert_near(found.w, expected(kind, delta, w_local), w_local)
@@ -105,13 +107,15 @@ def drifting(rounds, size, kind, delta, d=1500):
     rng = np.random.default_rng(0)
     w_local = rng.normal(size=(N, d)).astype(np.float32) + rng.normal(size=(N, 1)) @ np.ones((1, d))
     w_local = w_local.astype(np.float32)
-    memory, took = blank(kind, np.zeros(d, np.float32)), []
+    w, took = jnp.zeros(d), []
+    memory = blank(kind, w)
     for _ in range(rounds):
         rows = rng.permutation(N)[:K]
         before = w_local[rows].copy()
         w_local[rows] += (size * rng.normal(size=(K, d))).astype(np.float32)
         change = Change(jnp.asarray(rows), jnp.asarray(before))
-        found, memory = followed(kind, delta, jnp.array(w_local), memory, change)
+        found, memory = followed(kind, delta, jnp.array(w_local), w, memory, change)
+        w = found.w
         took.append(int(found.iterations))
     return took, found, memory, w_local
 

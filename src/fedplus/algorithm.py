@@ -170,7 +170,9 @@ class FedPlus(AbstractAlgorithm[State]):
         memory, dropped = state.memory, jnp.array(0)
         if memory != ():
             change = Change(work.cohort, before)
-            result, memory = self._aggregate.follow(w_local, memory, change)  # l. 10
+            result, memory = self._aggregate.follow(
+                w_local, state.w_global, memory, change
+            )  # l. 10
         else:
             received = (
                 Received.of(work, w_local, jnp.arange(parties), None, state.w_global)

@@ -3,6 +3,7 @@
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, Change
 from fedplus.aggregation.clipping import CentredClipping, NormClipping
 from fedplus.aggregation.coordinate_median import CoordinateMedian
+from fedplus.aggregation.followed import Followed
 from fedplus.aggregation.geometric_median import GeometricMedian
 from fedplus.aggregation.krum import Krum
 from fedplus.aggregation.mean import Mean
@@ -16,6 +17,7 @@ __all__ = [
     "CentredClipping",
     "Change",
     "CoordinateMedian",
+    "Followed",
     "GeometricMedian",
     "Krum",
     "Mean",

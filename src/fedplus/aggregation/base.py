@@ -76,13 +76,15 @@ class AbstractAggregator(ABC):
         """What ``follow`` begins with, if all of so many parties have the model w; (): it saves nothing."""
         return ()
 
-    def follow(self, w_local: Matrix, memory: Any, change: Change) -> tuple[Aggregate, Any]:
-        """Aggregate a finite W, all weights equal, of which few rows changed since the memory was made.
+    def follow(
+        self, w_local: Matrix, start: Vector, memory: Any, change: Change
+    ) -> tuple[Aggregate, Any]:
+        """Aggregate a finite W, all weights equal, of which few rows changed since it gave ``start``.
 
         Pure, as ``solve`` is. Also returns what the next call wants to remember. Nobody else may have
         changed W in between.
         """
-        return self(w_local), memory
+        return self(w_local, start=start), memory
 
     @final
     def __call__(

@@ -1,13 +1,13 @@
 """The coordinatewise median (Yin et al., 2018)."""
 
-from typing import final
+from typing import Any, final
 
 import jax.numpy as jnp
 from typing_extensions import override
 
 from fedplus._types import Host, Matrix, Vector, settings
-from fedplus.aggregation import at_hand, native
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact
+from fedplus.aggregation import at_hand, native, neighbourhoods
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, Change, exact
 from fedplus.aggregation.median import NETWORK_UP_TO, median_by_counting, median_by_network
 from fedplus.aggregation.rows import each_weight
 
@@ -33,6 +33,18 @@ class CoordinateMedian(AbstractAggregator):
         each = each_weight(w_local, weights)
         w, passes, closed = median_by_counting(w_local, each, start)
         return Aggregate(w, passes, jnp.where(closed, jnp.zeros((), w.dtype), jnp.inf), closed)
+
+    @override
+    def memory(self, w: Vector, parties: int) -> Any:
+        return neighbourhoods.nothing_known(w, parties)
+
+    @override
+    def follow(
+        self, w_local: Matrix, start: Vector, memory: Any, change: Change
+    ) -> tuple[Aggregate, Any]:
+        none = jnp.zeros((), w_local.dtype)
+        found, memory = neighbourhoods.follow(w_local, none, start, memory, change)
+        return Aggregate(found.w, found.passes, found.left, found.converged), memory
 
     @override
     def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from typing_extensions import override
 
 from fedplus._types import Host, Matrix, Vector, settings, tiny
-from fedplus.aggregation import at_hand, native
-from fedplus.aggregation.base import AbstractAggregator, Aggregate
+from fedplus.aggregation import at_hand, native, pulled
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, Change
 from fedplus.aggregation.coordinate_median import CoordinateMedian
 from fedplus.aggregation.rows import each_weight
 from fedplus.aggregation.start import good_start
@@ -37,6 +37,18 @@ class GeometricMedian(AbstractAggregator):
         least = jnp.full((), _least(w_local), w_local.dtype)
         found = weiszfeld(w_local, each, least, start)
         return Aggregate(found.w, found.turns, found.left, found.converged)
+
+    @override
+    def memory(self, w: Vector, parties: int) -> Any:
+        return pulled.nothing_known(w) if w.size > 1 else ()
+
+    @override
+    def follow(
+        self, w_local: Matrix, start: Vector, memory: Any, change: Change
+    ) -> tuple[Aggregate, Any]:
+        least = jnp.full((), _least(w_local), w_local.dtype)
+        found, memory = pulled.follow(w_local, least, memory, change)
+        return Aggregate(found.w, found.turns, found.left, found.converged), memory
 
     @override
     def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:

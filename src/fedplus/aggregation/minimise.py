@@ -71,18 +71,14 @@ def _(psi: L2, w_local: Matrix, weights: Vector | None, start: Vector | None) ->
     if w_local.shape[1] == 1:
         return minimise(L1(psi.delta), w_local, weights, start)
     each = each_weight(w_local, weights)
-    start = good_start(w_local, each) if start is None else start
-    return delta_geometric_median(psi, w_local, each, start)[0]
-
-
-def delta_geometric_median(
-    psi: L2, w_local: Matrix, weights: Vector, start: Vector
-) -> tuple[Aggregate, Median]:
-    """From a start; and how it was found."""
     delta = jnp.asarray(psi.delta, w_local.dtype)
-    found = weiszfeld(w_local, weights, delta, start)
-    residual = found.pull * (delta / jnp.sum(weights))
-    return Aggregate(found.w, found.turns, residual, found.converged), found
+    start = good_start(w_local, each) if start is None else start
+    return of_delta_geometric(weiszfeld(w_local, each, delta, start), delta, jnp.sum(each))
+
+
+def of_delta_geometric(found: Median, delta: Array, weight: Array | int) -> Aggregate:
+    """With the length of the recursion's next move for a residual."""
+    return Aggregate(found.w, found.turns, found.pull * (delta / weight), found.converged)
 
 
 @minimise.register

@@ -51,5 +51,7 @@ class Moreau(AbstractAggregator):
         return memory_of(self.psi, w, parties)
 
     @override
-    def follow(self, w_local: Matrix, memory: Any, change: Change) -> tuple[Aggregate, Any]:
-        return follow(self.psi, w_local, memory, change)
+    def follow(
+        self, w_local: Matrix, start: Vector, memory: Any, change: Change
+    ) -> tuple[Aggregate, Any]:
+        return follow(self.psi, w_local, start, memory, change)

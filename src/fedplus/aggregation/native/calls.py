@@ -68,15 +68,15 @@ def soft_medians(
 
 
 def followed(
-    w_local: Matrix, rows: Vector, before: Matrix, delta: Array, memory: tuple[Array, ...],
-    share: Share,
+    w_local: Matrix, rows: Vector, before: Matrix, delta: Array, start: Vector,
+    memory: tuple[Array, ...], share: Share,
 ) -> tuple[tuple[Array, ...], tuple[Vector, ...]]:  # fmt: skip
     """What is remembered, in place of ``memory``, and what ``soft_medians`` finds."""
     size = share.size
     out = _of(size), _of(size), _of(size, np.int32), _of(size, np.int32)
     kept = tuple(Shape(leaf.shape, leaf.dtype) for leaf in memory)
-    args = w_local, rows.astype(np.int32), before, delta[None], *memory
-    found = _call("follow", share, kept + out, *args, kept=4)
+    args = w_local, rows.astype(np.int32), before, delta[None], start, *memory
+    found = _call("follow", share, kept + out, *args, kept=5)
     return tuple(found[:4]), (*found[4:7], found[7] > 0)
 
 

@@ -66,7 +66,7 @@ def _follow(frame: Any) -> Any:
     # What is remembered is written where it was read.
     return (
         matrix(frame, ARGUMENTS, 0), integers(frame, ARGUMENTS, 1), matrix(frame, ARGUMENTS, 2),
-        vector(frame, ARGUMENTS, 3), integers(frame, ARGUMENTS, 8),
+        vector(frame, ARGUMENTS, 3), vector(frame, ARGUMENTS, 4), integers(frame, ARGUMENTS, 9),
         matrix(frame, RESULTS, 0), counts(frame, RESULTS, 1), doubles(frame, RESULTS, 2),
         matrix(frame, RESULTS, 3), vector(frame, RESULTS, 4), vector(frame, RESULTS, 5),
         integers(frame, RESULTS, 6), integers(frame, RESULTS, 7),

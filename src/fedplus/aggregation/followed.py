@@ -1,0 +1,114 @@
+"""An aggregate that is kept up to date while parties' models come in."""
+
+from functools import partial
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from fedplus._check import require, require_finite, require_shape
+from fedplus._types import Array, Host, Matrix, Vector
+from fedplus.aggregation import native
+from fedplus.aggregation.base import LEAST, AbstractAggregator, Aggregate, Change
+
+
+@final
+class Followed:
+    """The aggregate of N parties' models, of which a few change at a time; all weights equal.
+
+    For a server that holds all models and gets some of them anew each round. It remembers what tells most
+    of the next aggregate: a geometric median then takes one pass over W, most often, and a coordinatewise
+    one of 256 parties or more, with Numba, none. The result is as exact as the aggregator's own.
+
+    Args:
+        aggregator: E.g. ``Moreau(L2(0.1))``, ``CoordinateMedian()``.
+        w_local: (N, d), a model a row; copied.
+
+    Raises:
+        SettingError: As the aggregator does.
+
+    >>> from fedplus.aggregation import CoordinateMedian
+    >>> medians = Followed(CoordinateMedian(), [[1.0, 0.0], [2.0, 0.0], [900.0, 1.0]])
+    >>> medians.aggregate.w.tolist()
+    [2.0, 0.0]
+    >>> medians.update([0, 1], [[5.0, 2.0], [7.0, 1.0]]).w.tolist()
+    [7.0, 1.0]
+    """
+
+    aggregate: Aggregate
+    """Of the models as they are."""
+
+    def __init__(self, aggregator: AbstractAggregator, w_local: npt.ArrayLike) -> None:
+        ok = isinstance(aggregator, AbstractAggregator)
+        require(ok, "aggregator", repr(aggregator), "an aggregator", "E.g. Moreau(L2(0.1)).")
+        given: Any = w_local if isinstance(w_local, np.ndarray | jax.Array) else np.asarray(w_local)
+        self.aggregate = aggregator(given)
+        self._aggregator = aggregator
+        w = self.aggregate.w
+        self._w_local = jnp.array(given, w.dtype, copy=True)
+        with native.using(least=LEAST, threads=None):
+            self._memory = aggregator.memory(w, len(self._w_local))
+        if self._memory != ():
+            self._take(np.zeros(0, np.int32), np.zeros((0, *w.shape), w.dtype))
+
+    @property
+    def w_local(self) -> Host:
+        """(N, d): all parties' models, as they are."""
+        return np.array(self._w_local)
+
+    def update(self, rows: npt.ArrayLike, models: npt.ArrayLike) -> Aggregate:
+        """Put new models in the place of these parties', and aggregate.
+
+        Args:
+            rows: (K,): which parties', each at most once.
+            models: (K, d): theirs from now on.
+
+        Raises:
+            SettingError: On parties or models that do not fit, or are not finite. Nothing has changed.
+        """
+        parties, d = self._w_local.shape
+        which, given = np.asarray(rows), np.asarray(models)
+        ok = which.ndim == 1 and (which.size == 0 or np.issubdtype(which.dtype, np.integer))
+        require(ok, "rows", f"{which.dtype} of shape {which.shape}", "a vector of indices")
+        ok = np.unique(which).size == which.size and bool(np.all((which >= 0) & (which < parties)))
+        require(ok, "rows", which, f"distinct, from 0 to {parties - 1}")
+        require_shape(given, "models", (which.size, d), "Give a model for each of the rows.")
+        with np.errstate(over="ignore"):  # What is too large is not finite, and told next.
+            given = given.astype(self._w_local.dtype)
+        if which.size:
+            require_finite(given, "models")
+        self._take(which, given)
+        return self.aggregate
+
+    def _take(self, rows: Host, models: Host) -> None:
+        # Rows that stay as they are fill up to a power of two, so that few sizes are compiled.
+        parties, count = len(self._w_local), len(rows)
+        more = min(1 << max(count - 1, 0).bit_length(), parties) - count
+        idle = np.delete(np.arange(parties), rows)[:more]
+        which = np.concatenate([rows, idle]).astype(np.int32)
+        padded = np.concatenate([models, np.zeros((more, models.shape[1]), models.dtype)])
+        change = Change(jnp.asarray(which), _rows(self._w_local, which))
+        self.aggregate, self._w_local, self._memory = _taken(
+            self._aggregator, self._w_local, self.aggregate.w, self._memory, change, padded, count
+        )
+
+
+@jax.jit
+def _rows(w_local: Matrix, rows: Array) -> Matrix:
+    return w_local[rows]
+
+
+@partial(jax.jit, donate_argnames=("w_local", "memory"))
+def _taken(
+    aggregator: AbstractAggregator, w_local: Matrix, start: Vector, memory: Any, change: Change,
+    models: Matrix, count: Array,
+) -> tuple[Aggregate, Matrix, Any]:  # fmt: skip
+    """With the first ``count`` models in their places. It does not read these: W would be copied."""
+    rows, before = change
+    now = jnp.where(jnp.arange(len(rows))[:, None] < count, models, before)
+    w_local = w_local.at[rows].set(now, unique_indices=True)
+    with native.using(least=LEAST, threads=None):
+        found, memory = aggregator.follow(w_local, start, memory, change)
+    return found, w_local, memory
