@@ -1,4 +1,4 @@
-"""A W of which a few rows change at a time: the aggregate is that of W as it is, whatever happened before."""
+"""A W of which a few rows change at a time: its aggregate is that of W as it is."""
 
 from functools import partial
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import fedplus as fp
 import references
 from federations import assert_near, federations
-from fedplus import L1, L2, Blocks, Moreau, Quadratic, models, presets
+from fedplus import L1, L2, Blocks, Moreau, Quadratic, _checkpoint, models, presets
 from fedplus.aggregation import Change, native
 from fedplus.simulation import Trace, setup
 
@@ -60,12 +60,12 @@ def expected(kind, delta, w_local):
 
 @st.composite
 def changes(draw):
-    """A first W, and what becomes of a few rows each time: small moves, large ones, ties, none, returns."""
+    """A first W, and what becomes of a few rows each time."""
     w_local, _ = draw(federations((N, D)))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     if draw(st.booleans()):
         w_local[:] = w_local[0]  # As before the first round.
-    steps = []
+    steps, before = [], None
     for _ in range(draw(st.integers(1, 6))):
         rows = rng.permutation(N)[:K]
         kind = draw(st.sampled_from(["little", "much", "far", "tie", "stay", "return"]))
@@ -143,6 +143,73 @@ def test_little_is_remembered_where_lists_would_be_as_long_as_columns():
     assert fp.Mean().memory(jnp.zeros(5), N) == ()
 
 
+AGGREGATORS = {
+    "L1": (Moreau(L1(0.1)), lambda w: expected("L1", 0.1, w)),
+    "L2": (Moreau(L2(0.1)), lambda w: expected("L2", 0.1, w)),
+    "Blocks": (moreau("Blocks", 0.1), lambda w: expected("Blocks", 0.1, w)),
+    "coordinate median": (fp.CoordinateMedian(), lambda w: np.median(w.astype(float), axis=0)),
+    "geometric median": (
+        fp.GeometricMedian(),
+        lambda w: references.soft_geometric_median(w.astype(float), EACH, 1e-9),
+    ),
+    "mean": (fp.Mean(), lambda w: w.astype(float).mean(0)),
+}
+
+
+@pytest.mark.parametrize("name", AGGREGATORS)
+@pytest.mark.parametrize("numba", ["auto", "always"])
+@given(steps=changes())
+@settings(max_examples=6)
+def test_followed_is_the_aggregate_of_what_there_is(name, numba, steps):
+    """By loops alone, and by JAX."""
+    aggregator, reference = AGGREGATORS[name]
+    first = steps[0][2].copy()
+    first[steps[0][0]] = steps[0][1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native.switch, "asked", lambda: numba)
+        followed = fp.Followed(aggregator, first)
+        for rows, _, w_local in steps:
+            found = followed.update(rows, w_local[rows])
+            assert found is followed.aggregate
+            assert found.converged
+    np.testing.assert_array_equal(followed.w_local, w_local)
+    assert_near(found.w, reference(w_local), w_local)
+
+
+def test_followed_medians_are_exact_however_they_move():
+    rng = np.random.default_rng(2)
+    w_local = np.round(rng.normal(size=(N, 70)), 2).astype(np.float32)
+    followed = fp.Followed(fp.CoordinateMedian(), w_local)
+    for size in (0.01, 0.3, 3.0, 1e6, 0.3):
+        rows = rng.permutation(N)[: rng.integers(0, 40)]
+        w_local[rows] += np.round(size * rng.normal(size=(len(rows), 70)), 2).astype(np.float32)
+        found = followed.update(rows, w_local[rows])
+        np.testing.assert_allclose(found.w, np.median(w_local, axis=0), rtol=2e-7)
+
+
+@pytest.mark.parametrize(("rows", "models", "told"), [
+    ([0, 0], np.zeros((2, 3)), "rows must be distinct, from 0 to 3"),
+    ([4], np.zeros((1, 3)), "rows must be distinct, from 0 to 3"),
+    ([0.5], np.zeros((1, 3)), "rows must be a vector of indices"),
+    ([1], np.zeros((1, 2)), r"models must be of shape \(1, 3\)"),
+    ([1], [[0.0, np.nan, 1.0]], "models must be finite"),
+    ([1], [[0.0, 1e300, 1.0]], "models must be finite"),
+])  # fmt: skip
+def test_what_does_not_fit_changes_nothing(rows, models, told):
+    w_local = np.arange(12, dtype=np.float32).reshape(4, 3)
+    followed = fp.Followed(fp.GeometricMedian(), w_local)
+    before = followed.aggregate
+    with pytest.raises(fp.SettingError, match=told):
+        followed.update(rows, models)
+    assert followed.aggregate is before
+    np.testing.assert_array_equal(followed.w_local, w_local)
+
+
+def test_only_an_aggregator_follows():
+    with pytest.raises(fp.SettingError, match="aggregator must be an aggregator"):
+        fp.Followed(np.mean, np.zeros((2, 2)))
+
+
 MODEL = models.logistic(30, 4)
 LAYERS = models.ravel(MODEL.init(jax.random.key(0))).layout
 METHODS = {
@@ -165,14 +232,19 @@ def simulated(name, **more):
         )
 
 
+def remembers(folder):
+    arrays = _checkpoint.load(_checkpoint.newest(folder)).arrays
+    return any(name.startswith("state/memory") for name in arrays)
+
+
 @every_method
-def test_a_run_is_the_same_as_one_that_remembers_nothing(name, monkeypatch):
+def test_a_run_is_the_same_as_one_that_remembers_nothing(name, monkeypatch, tmp_path):
     asked = {"cohort": Trace(~AWAY, 9)}
-    found = simulated(name, **asked)
-    assert (found.state.memory == ()) == (name != "fedgeomed+" and not native.switch.installed())
+    found = simulated(name, **asked, checkpoint=tmp_path / "found")
+    assert remembers(tmp_path / "found") == (name != "fedcomed+" or native.switch.installed())
     monkeypatch.setattr(setup, "FEW", 0)
-    plain = simulated(name, **asked)
-    assert plain.state.memory == ()
+    plain = simulated(name, **asked, checkpoint=tmp_path / "plain")
+    assert not remembers(tmp_path / "plain")
     np.testing.assert_allclose(found.models, plain.models, rtol=0, atol=2e-6)
     np.testing.assert_allclose(found.w_global, plain.w_global, rtol=0, atol=1e-6)
     assert found.figures["converged"].all()
@@ -184,6 +256,7 @@ def test_a_run_goes_on_with_what_it_remembers(name, tmp_path):
     for rounds in (11, 24):
         parts = simulated(name, rounds=rounds, checkpoint=tmp_path, resume=True)
     jax.tree.map(np.testing.assert_array_equal, parts.state, whole.state)
+    assert whole.state.memory == ()  # It would mislead whoever puts another W in its place.
 
 
 @every_method
@@ -210,5 +283,6 @@ def test_each_of_several_runs_remembers_its_own():
 
 
 @pytest.mark.parametrize("more", [{"weights": "size"}, {"cohort": 100}])
-def test_nothing_is_remembered_where_more_than_a_few_rows_may_differ(more):
-    assert simulated("fedcomed+", rounds=2, **more).state.memory == ()
+def test_nothing_is_remembered_where_more_than_a_few_rows_may_differ(more, tmp_path):
+    simulated("fedgeomed+", rounds=2, checkpoint=tmp_path, **more)
+    assert not remembers(tmp_path)

@@ -167,20 +167,23 @@ class FedPlus(AbstractAlgorithm[State]):
         solved, diverged = run_each(each, solve, before, work.batches, work.steps)  # l. 5-7
         kept = solved if work.present is None else jnp.where(work.present[:, None], solved, before)
         w_local = state.w_local.at[work.cohort].set(kept)  # l. 8-9
-        memory, dropped = state.memory, jnp.array(0)
-        if memory != ():
-            change = Change(work.cohort, before)
-            result, memory = self._aggregate.follow(
-                w_local, state.w_global, memory, change
-            )  # l. 10
-        else:
-            received = (
-                Received.of(work, w_local, jnp.arange(parties), None, state.w_global)
-                if self.over == "all"
-                else Received.of(work, solved, work.cohort, work.present, state.w_global)
-            )
-            result, dropped = settled(self._aggregate, received, state.w_global)  # l. 10
+        result, dropped, memory = self._aggregated(state, work, before, solved, w_local)  # l. 10
         return State(result.w, w_local, memory), Outcome(result, solved, diverged, dropped)
+
+    def _aggregated(
+        self, state: State, work: Work, before: Matrix, solved: Matrix, w_local: Matrix
+    ) -> tuple[Aggregate, Array, Any]:
+        """w̃ of W, how many models it leaves out, and what to remember."""
+        if state.memory != () and work.weights is None and work.transmit is None:
+            result, memory = self._aggregate.follow(
+                w_local, state.w_global, state.memory, Change(work.cohort, before)
+            )
+            return result, jnp.array(0), memory
+        if self.over == "all":
+            received = Received.of(work, w_local, jnp.arange(len(w_local)), None, state.w_global)
+        else:
+            received = Received.of(work, solved, work.cohort, work.present, state.w_global)
+        return *settled(self._aggregate, received, state.w_global), ()
 
     @property
     def _aggregate(self) -> AbstractAggregator:

@@ -11,8 +11,10 @@ import numpy as np
 
 from fedplus._check import require_layout
 from fedplus._types import Host
-from fedplus.aggregation.base import Aggregate, certified
+from fedplus.aggregation.base import Aggregate, Change, certified
 from fedplus.aggregation.native import Part, all_of
+from fedplus.aggregation.neighbourhoods import Neighbourhoods
+from fedplus.aggregation.pulled import Pulled, expected, learned
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
 
 
@@ -83,6 +85,51 @@ def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Aggr
         found.append(one)
     _, iterations, residuals, _ = zip(*found, strict=True)
     return certified(w, max(iterations), float(np.linalg.norm(residuals)), True)
+
+
+def follow_geometric(
+    w_local: Host, delta: float, memory: Pulled, change: Change
+) -> tuple[Any, Pulled] | None:
+    """What ``pulled.follow`` does."""
+    pull = _loops().change_of_pulls(w_local, change, delta, memory.ahead)
+    move, start = expected(memory, pull, of=np)
+    found = _loops().delta_geometric_median(all_of(w_local), None, delta, start)
+    return (found, learned(memory, move, found, of=np)) if found.done else None
+
+
+def follow_coordinates(
+    w_local: Host, delta: float, start: Host, memory: Neighbourhoods, change: Change
+) -> tuple[Aggregate, Neighbourhoods] | None:
+    """What ``neighbourhoods.follow`` does."""
+    found = _certified(_loops().followed_coordinates(w_local, change, delta, start, memory))
+    return None if found is None else (found, memory)
+
+
+@singledispatch
+def follow(
+    psi: AbstractPsi, w_local: Host, start: Host, memory: Any, change: Change
+) -> tuple[Aggregate, Any] | None:
+    """``Moreau(psi)``'s."""
+    return None
+
+
+@follow.register
+def _(
+    psi: L2, w_local: Host, start: Host, memory: Any, change: Change
+) -> tuple[Aggregate, Any] | None:
+    delta = float(psi.delta)
+    followed = follow_geometric(w_local, delta, memory, change)
+    if followed is None:
+        return None
+    found, memory = followed
+    return certified(found.w, found.passes, found.pull * delta / len(w_local), True), memory
+
+
+@follow.register
+def _(
+    psi: L1, w_local: Host, start: Host, memory: Any, change: Change
+) -> tuple[Aggregate, Any] | None:
+    return follow_coordinates(w_local, float(psi.delta), start, memory, change)
 
 
 def _loops() -> Any:

@@ -34,11 +34,11 @@ class Aggregate(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Rows of W that are others than before."""
+    """Rows of W that are others than before; JAX's arrays, or NumPy's."""
 
-    rows: Array
+    rows: Any
     """(K,): which, each at most once."""
-    before: Matrix
+    before: Any
     """(K, d): what they were."""
 
 
@@ -73,7 +73,7 @@ class AbstractAggregator(ABC):
         return None
 
     def memory(self, w: Vector, parties: int) -> Any:
-        """What ``follow`` begins with, if all of so many parties have the model w; (): it saves nothing."""
+        """What ``follow`` begins with, if all parties have the model w; (): it saves nothing."""
         return ()
 
     def follow(
@@ -85,6 +85,12 @@ class AbstractAggregator(ABC):
         changed W in between.
         """
         return self(w_local, start=start), memory
+
+    def follow_at_hand(
+        self, w_local: Host, start: Host, memory: Any, change: Change
+    ) -> tuple[Aggregate, Any] | None:
+        """The same by compiled loops alone, which write to a memory of NumPy's; None: not by these."""
+        return None
 
     @final
     def __call__(
@@ -141,7 +147,7 @@ def _at_hand(
         return None
     with np.errstate(all="ignore"):  # Sums of numbers near the largest there are.
         found = aggregator.at_hand(w_local, each, begin)
-    return None if found is None else found._replace(w=_as_array(found.w))
+    return None if found is None else found._replace(w=as_array(found.w))
 
 
 def _refuse(w_local: Matrix, weights: Vector | None, start: Vector | None) -> None:
@@ -152,7 +158,7 @@ def _refuse(w_local: Matrix, weights: Vector | None, start: Vector | None) -> No
     require(ok, "start", "NaN or Inf", "finite")
 
 
-_as_array = jax.jit(lambda w: w)
+as_array = jax.jit(lambda w: w)
 """NumPy's array as JAX's, in half of the time that ``jnp.asarray`` takes."""
 
 

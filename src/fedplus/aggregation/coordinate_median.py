@@ -42,9 +42,17 @@ class CoordinateMedian(AbstractAggregator):
     def follow(
         self, w_local: Matrix, start: Vector, memory: Any, change: Change
     ) -> tuple[Aggregate, Any]:
+        if memory == ():
+            return super().follow(w_local, start, memory, change)
         none = jnp.zeros((), w_local.dtype)
         found, memory = neighbourhoods.follow(w_local, none, start, memory, change)
         return Aggregate(found.w, found.passes, found.left, found.converged), memory
+
+    @override
+    def follow_at_hand(
+        self, w_local: Host, start: Host, memory: Any, change: Change
+    ) -> tuple[Aggregate, Any] | None:
+        return at_hand.follow_coordinates(w_local, 0.0, start, memory, change)
 
     @override
     def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:

@@ -1,7 +1,7 @@
 """An aggregate that is kept up to date while parties' models come in."""
 
 from functools import partial
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +11,23 @@ import numpy.typing as npt
 from fedplus._check import require, require_finite, require_shape
 from fedplus._types import Array, Host, Matrix, Vector
 from fedplus.aggregation import native
-from fedplus.aggregation.base import LEAST, AbstractAggregator, Aggregate, Change
+from fedplus.aggregation.base import (
+    LEAST,
+    AbstractAggregator,
+    Aggregate,
+    Change,
+    as_array,
+)
 
 
 @final
 class Followed:
     """The aggregate of N parties' models, of which a few change at a time; all weights equal.
 
-    For a server that holds all models and gets some of them anew each round. It remembers what tells most
-    of the next aggregate: a geometric median then takes one pass over W, most often, and a coordinatewise
-    one of 256 parties or more, with Numba, none. The result is as exact as the aggregator's own.
+    For a server that holds all models and gets some of them anew each round. It remembers what tells
+    most of the next aggregate: a geometric median then takes one pass over W, most often, and a
+    coordinatewise one of 256 parties or more, with Numba, none. The result is as exact as the
+    aggregator's own.
 
     Args:
         aggregator: E.g. ``Moreau(L2(0.1))``, ``CoordinateMedian()``.
@@ -37,26 +44,26 @@ class Followed:
     [7.0, 1.0]
     """
 
-    aggregate: Aggregate
-    """Of the models as they are."""
-
     def __init__(self, aggregator: AbstractAggregator, w_local: npt.ArrayLike) -> None:
         ok = isinstance(aggregator, AbstractAggregator)
         require(ok, "aggregator", repr(aggregator), "an aggregator", "E.g. Moreau(L2(0.1)).")
         given: Any = w_local if isinstance(w_local, np.ndarray | jax.Array) else np.asarray(w_local)
-        self.aggregate = aggregator(given)
-        self._aggregator = aggregator
-        w = self.aggregate.w
-        self._w_local = jnp.array(given, w.dtype, copy=True)
-        with native.using(least=LEAST, threads=None):
-            self._memory = aggregator.memory(w, len(self._w_local))
-        if self._memory != ():
-            self._take(np.zeros(0, np.int32), np.zeros((0, *w.shape), w.dtype))
+        first = aggregator(given)
+        in_memory = native.in_memory(given, LEAST)
+        self._way: _Way = _OnDevice(aggregator, given, first)
+        if in_memory is not None:
+            at_hand = _AtHand(aggregator, np.array(in_memory), first)
+            self._way = at_hand if at_hand.works else self._way
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """Of the models as they are."""
+        return self._way.aggregate
 
     @property
     def w_local(self) -> Host:
         """(N, d): all parties' models, as they are."""
-        return np.array(self._w_local)
+        return np.array(self._way.w_local)
 
     def update(self, rows: npt.ArrayLike, models: npt.ArrayLike) -> Aggregate:
         """Put new models in the place of these parties', and aggregate.
@@ -68,30 +75,85 @@ class Followed:
         Raises:
             SettingError: On parties or models that do not fit, or are not finite. Nothing has changed.
         """
-        parties, d = self._w_local.shape
-        which, given = np.asarray(rows), np.asarray(models)
+        parties, d = self._way.w_local.shape
+        which: Any = np.asarray(rows)
+        given: Any = np.asarray(models)
         ok = which.ndim == 1 and (which.size == 0 or np.issubdtype(which.dtype, np.integer))
         require(ok, "rows", f"{which.dtype} of shape {which.shape}", "a vector of indices")
         ok = np.unique(which).size == which.size and bool(np.all((which >= 0) & (which < parties)))
         require(ok, "rows", which, f"distinct, from 0 to {parties - 1}")
         require_shape(given, "models", (which.size, d), "Give a model for each of the rows.")
         with np.errstate(over="ignore"):  # What is too large is not finite, and told next.
-            given = given.astype(self._w_local.dtype)
-        if which.size:
-            require_finite(given, "models")
-        self._take(which, given)
+            given = given.astype(self._way.w_local.dtype)
+        require_finite(given, "models")
+        self._way.take(which.astype(np.int32), given)
         return self.aggregate
 
-    def _take(self, rows: Host, models: Host) -> None:
+
+class _Way(Protocol):
+    """Where W and what is remembered of it are, and who aggregates."""
+
+    w_local: Any
+    aggregate: Aggregate
+
+    def take(self, rows: Host, models: Host) -> None:
+        """Put models in their places, and aggregate."""
+
+
+class _AtHand:
+    """In NumPy's memory, by compiled loops alone."""
+
+    def __init__(self, aggregator: AbstractAggregator, w_local: Host, first: Aggregate) -> None:
+        self.w_local, self.aggregate = w_local, first
+        self._aggregator = aggregator
+        self._forget()
+        none = Change(np.zeros(0, np.int32), w_local[:0])
+        self.works = self._memory != () and self._follow(none)
+
+    def take(self, rows: Host, models: Host) -> None:
+        change = Change(rows, self.w_local[rows])
+        self.w_local[rows] = models
+        if not self._follow(change):
+            models_: Any = self.w_local
+            self.aggregate = self._aggregator(models_, start=self.aggregate.w)
+            self._forget()
+
+    def _forget(self) -> None:
+        with native.using(least=LEAST):
+            memory = self._aggregator.memory(self.aggregate.w, len(self.w_local))
+        self._memory = jax.tree.map(np.array, memory)
+
+    def _follow(self, change: Change) -> bool:
+        start = np.asarray(self.aggregate.w)
+        found = self._aggregator.follow_at_hand(self.w_local, start, self._memory, change)
+        if found is None:
+            return False
+        aggregate, self._memory = found
+        self.aggregate = aggregate._replace(w=as_array(aggregate.w))
+        return True
+
+
+class _OnDevice:
+    """On JAX's device."""
+
+    def __init__(self, aggregator: AbstractAggregator, w_local: Any, first: Aggregate) -> None:
+        self.w_local, self.aggregate = jnp.array(w_local, first.w.dtype, copy=True), first
+        self._aggregator = aggregator
+        with native.using(least=LEAST):
+            self._memory = aggregator.memory(first.w, len(w_local))
+        if self._memory != ():
+            self.take(np.zeros(0, np.int32), np.zeros((0, *first.w.shape), first.w.dtype))
+
+    def take(self, rows: Host, models: Host) -> None:
         # Rows that stay as they are fill up to a power of two, so that few sizes are compiled.
-        parties, count = len(self._w_local), len(rows)
+        parties, count = len(self.w_local), len(rows)
         more = min(1 << max(count - 1, 0).bit_length(), parties) - count
         idle = np.delete(np.arange(parties), rows)[:more]
         which = np.concatenate([rows, idle]).astype(np.int32)
         padded = np.concatenate([models, np.zeros((more, models.shape[1]), models.dtype)])
-        change = Change(jnp.asarray(which), _rows(self._w_local, which))
-        self.aggregate, self._w_local, self._memory = _taken(
-            self._aggregator, self._w_local, self.aggregate.w, self._memory, change, padded, count
+        change = Change(jnp.asarray(which), _rows(self.w_local, which))
+        self.aggregate, self.w_local, self._memory = _taken(
+            self._aggregator, self.w_local, self.aggregate.w, self._memory, change, padded, count
         )
 
 

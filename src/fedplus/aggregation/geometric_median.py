@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from fedplus._types import Host, Matrix, Vector, settings, tiny
 from fedplus.aggregation import at_hand, native, pulled
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, Change
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, Change, certified
 from fedplus.aggregation.coordinate_median import CoordinateMedian
 from fedplus.aggregation.rows import each_weight
 from fedplus.aggregation.start import good_start
@@ -46,9 +46,21 @@ class GeometricMedian(AbstractAggregator):
     def follow(
         self, w_local: Matrix, start: Vector, memory: Any, change: Change
     ) -> tuple[Aggregate, Any]:
+        if memory == ():
+            return super().follow(w_local, start, memory, change)
         least = jnp.full((), _least(w_local), w_local.dtype)
         found, memory = pulled.follow(w_local, least, memory, change)
         return Aggregate(found.w, found.turns, found.left, found.converged), memory
+
+    @override
+    def follow_at_hand(
+        self, w_local: Host, start: Host, memory: Any, change: Change
+    ) -> tuple[Aggregate, Any] | None:
+        followed = at_hand.follow_geometric(w_local, _least(w_local), memory, change)
+        if followed is None:
+            return None
+        found, memory = followed
+        return certified(found.w, found.passes, found.left, True), memory
 
     @override
     def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:

@@ -1,4 +1,4 @@
-"""The minimiser of ψ's Moreau envelope over the parties, by the fastest exact way that is known for it."""
+"""The minimiser of ψ's Moreau envelope over the parties, by the fastest exact way that is known."""
 
 from collections.abc import Callable
 from functools import singledispatch

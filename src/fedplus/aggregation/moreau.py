@@ -27,6 +27,7 @@ class Moreau(AbstractAggregator):
 
     Paper: eq. (aggregation_def); Alg. 1, l. 10.
 
+    >>> from fedplus.psi import L1
     >>> Moreau(L1(0.5))([[0.0], [1.0], [50.0]]).w.tolist()
     [1.0]
     """
@@ -55,3 +56,9 @@ class Moreau(AbstractAggregator):
         self, w_local: Matrix, start: Vector, memory: Any, change: Change
     ) -> tuple[Aggregate, Any]:
         return follow(self.psi, w_local, start, memory, change)
+
+    @override
+    def follow_at_hand(
+        self, w_local: Host, start: Host, memory: Any, change: Change
+    ) -> tuple[Aggregate, Any] | None:
+        return at_hand.follow(self.psi, w_local, start, memory, change)

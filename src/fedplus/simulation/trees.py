@@ -23,7 +23,8 @@ def from_arrays(like: Any, arrays: Mapping[str, Host], prefix: str) -> Any:
 def fits(like: Any, arrays: Mapping[str, Host], prefix: str) -> bool:
     """Whether the arrays have every leaf of such a pytree, in its shape."""
     return all(
-        f"{prefix}/{_name(path)}" in arrays and arrays[f"{prefix}/{_name(path)}"].shape == leaf.shape
+        f"{prefix}/{_name(path)}" in arrays
+        and arrays[f"{prefix}/{_name(path)}"].shape == leaf.shape
         for path, leaf in jax.tree_util.tree_leaves_with_path(like)
     )
 

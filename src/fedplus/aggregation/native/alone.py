@@ -10,7 +10,15 @@ import numpy as np
 
 from fedplus._types import Host
 from fedplus.aggregation.median import NETWORK_UP_TO
-from fedplus.aggregation.native import finite, geometric_median, median, ranks, rows, soft_median
+from fedplus.aggregation.native import (
+    finite,
+    following,
+    geometric_median,
+    median,
+    ranks,
+    rows,
+    soft_median,
+)
 from fedplus.aggregation.native.calls import STEPS, steps_of, walk_of
 from fedplus.aggregation.native.place import Part
 from fedplus.aggregation.native.switch import most_threads
@@ -18,8 +26,8 @@ from fedplus.aggregation.network import comparators
 from fedplus.aggregation.search import evenly, sample_of
 from fedplus.aggregation.start import START_ROWS
 
-LEAST = {"sum": 2**19, "columns": 2**17, "turns": 2**18, "network": 2**16}
-"""Entries that are read, from which on another thread is worth waking."""
+LEAST = {"sum": 2**19, "columns": 2**17, "turns": 2**18, "network": 2**16, "lists": 2**10}
+"""Entries that are read (of lists: how many), from which on another thread is worth waking."""
 
 
 class Found(NamedTuple):
@@ -33,6 +41,10 @@ class Found(NamedTuple):
     """‖·‖₂ of the sum of the parties' pulls."""
     done: bool
     """If not, W is not finite, or these loops are not for it."""
+    ahead: Host | None = None
+    """Of a geometric median, where the next step would lead."""
+    slope: float = 0.0
+    """Of a geometric median, Σ a_k / max(‖w_k − w‖, δ)."""
 
 
 def mean(part: Part, weights: Host | None) -> Found:
@@ -94,11 +106,34 @@ def delta_geometric_median(
     w = _median_of(part, START_ROWS) if start is None else start.copy()
     if start is None:
         geometric_median.start_from(w_local, weights, column, w)
-    threads = _threads("turns", len(weights) * size)
-    turns, left, pull, done = geometric_median.geometric_median(
-        w_local, weights, np.float32(delta), column, threads, w
+    threads, ahead = _threads("turns", len(weights) * size), np.empty_like(w)
+    turns, left, slope, done = geometric_median.geometric_median(
+        w_local, weights, np.float32(delta), column, threads, w, ahead
     )
-    return Found(w, turns, float(left), float(pull), done)
+    return Found(w, turns, float(left), float(slope * left), done, ahead, float(slope))
+
+
+def change_of_pulls(w_local: Host, change: tuple[Host, Host], delta: float, w: Host) -> Host:
+    """How the sum of the pulls at w has changed with some rows."""
+    total = np.empty_like(w)
+    rows.change_of_pulls(w_local, *change, np.float32(delta), w, total)
+    return total
+
+
+def followed_coordinates(
+    w_local: Host, change: tuple[Host, Host], delta: float, start: Host, memory: tuple[Host, ...]
+) -> Found:
+    """The δ-coordinatewise median, δ = 0: the median; ``memory`` is written to."""
+    d, (edges, counts, sums, values) = len(start), memory
+    (w, pull), (passes, done) = np.empty((2, d), np.float32), np.empty((2, d), np.int32)
+    threads = _threads("lists", d)
+    follow = following.follow if threads == 1 else following.follow_in_threads
+    follow(
+        w_local, *change, _one(delta), start, _whole(d, threads, 0),
+        edges, counts, sums.view(np.float64), values, w, pull, passes, done,
+    )  # fmt: skip
+    strength = float(np.linalg.norm(pull))
+    return Found(w, int(passes.max()), strength / len(w_local), strength, bool(done.all()))
 
 
 def _is_finite(part: Part) -> bool:

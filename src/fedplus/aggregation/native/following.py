@@ -1,9 +1,11 @@
 """Coordinatewise medians of a W of which a few rows change, by what each coordinate remembers.
 
-The root is found among the few dozen parties on its list, whatever N is. Where it leaves its interval, or
-the list is full, W is looked at again, a cache line of columns at a time: the others on it cost little
-more. δ = 0 stands for the median itself.
+The root is found among the few dozen parties on its list, whatever N is. Where it leaves its interval,
+or the list is full, W is looked at again, a cache line of columns at a time: the others on it cost
+little more. δ = 0 stands for the median itself.
 """
+
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +32,10 @@ from fedplus.aggregation.native.loop import (
     Float,
     Floats,
     Ints,
+    in_threads,
     loop,
+    loop_in_threads,
+    piece,
 )
 from fedplus.aggregation.native.median import median
 from fedplus.aggregation.native.order import ordered
@@ -68,7 +73,7 @@ def ends(values: Floats, low: Float, high: Float, delta: Float, at: Float) -> tu
 def root(
     values: Floats, edges: tuple[Float, Float], balance: float, springs: int, total: float,
     parties: int, delta: Float, at: Float,
-) -> tuple[Float, float, bool]:  # fmt: skip
+) -> Any:  # fmt: skip
     """The root, G where it was looked for last, and whether it is in the interval ``edges``.
 
     ``balance``: G of those that are not listed, at 0; ``total``: Σ w_k.
@@ -135,7 +140,12 @@ def middle(values: Floats, below: int, parties: int, at: Float) -> tuple[Float, 
 
 @loop
 def look_again(
-    x: Floats, keys: Ints, a: Floats, all_weights: tuple[Float, Float, Float], delta: Float, at: Float
+    x: Floats,
+    keys: Ints,
+    a: Floats,
+    all_weights: tuple[Float, Float, Float],
+    delta: Float,
+    at: Float,
 ) -> tuple[Float, Float, int, bool]:
     """A column's root from all of it, the pull there, the passes, and whether they were enough."""
     if delta > 0:
@@ -148,16 +158,17 @@ def look_again(
 
 
 @loop
-def follow(
-    w_local: Floats, rows: Ints, before: Floats, delta_: Floats, start: Floats, part: Ints,
-    edges: Floats, counts: Ints, sums: Doubles, values: Floats,
+def solve(
+    w_local: Floats, rows: Ints, before: Floats, delta: Float, start: Floats, column: int,
+    begin: int, end: int, edges: Floats, counts: Ints, sums: Doubles, values: Floats,
     w: Floats, pull: Floats, passes: Ints, done: Ints,
 ) -> None:  # fmt: skip
-    """Medians of a part's columns; ``edges`` and so on are what is remembered, of all columns.
+    """The columns from ``begin`` to ``end``, of those from ``column`` on; results count from 0.
 
-    Results count from 0. ``passes``: those of columns that were looked at again.
+    ``edges`` and so on are what is remembered, of all columns; ``passes``, those of columns that were
+    looked at again.
     """
-    n, begin, end, column, delta = len(w_local), part[0], part[1], part[3], delta_[0]
+    n = len(w_local)
     weights = np.ones(n, np.float32)
     a, all_weights = with_room(weights), extremes(weights)
     entries, together = w_local.view(np.int32), np.empty((LINE, len(a)), np.int32)
@@ -194,3 +205,32 @@ def follow(
                     x, keys, a, all_weights, delta, start[line + c]
                 )
                 remember(x[:n], w[i], delta, line + c, edges, counts, sums, values[line + c])
+
+
+@loop
+def follow(
+    w_local: Floats, rows: Ints, before: Floats, delta: Floats, start: Floats, part: Ints,
+    edges: Floats, counts: Ints, sums: Doubles, values: Floats,
+    w: Floats, pull: Floats, passes: Ints, done: Ints,
+) -> None:  # fmt: skip
+    """The columns of a part: from which on, up to which, threads (here one), and of which."""
+    solve(
+        w_local, rows, before, delta[0], start, part[3], part[0], part[1],
+        edges, counts, sums, values, w, pull, passes, done,
+    )  # fmt: skip
+
+
+@loop_in_threads
+def follow_in_threads(
+    w_local: Floats, rows: Ints, before: Floats, delta: Floats, start: Floats, part: Ints,
+    edges: Floats, counts: Ints, sums: Doubles, values: Floats,
+    w: Floats, pull: Floats, passes: Ints, done: Ints,
+) -> None:  # fmt: skip
+    """The same as ``follow``."""
+    first, d, threads = part[0], part[1] - part[0], part[2]
+    for t in in_threads(threads):
+        a, b = piece(d, t, threads)
+        solve(
+            w_local, rows, before, delta[0], start, part[3], first + a, first + b,
+            edges, counts, sums, values, w[a:b], pull[a:b], passes[a:b], done[a:b],
+        )  # fmt: skip

@@ -91,16 +91,19 @@ def start_from(w_local: Floats, weights: Floats, column: int, w: Floats) -> None
 
 @loop_in_threads
 def geometric_median(
-    w_local: Floats, weights: Floats, delta: Float, column: int, threads: int, w: Floats
-) -> tuple[int, Float, Float, bool]:
-    """Move ``w`` to the minimiser: the turns, ‖·‖₂ of the next step, that of the pull, and if it is.
+    w_local: Floats, weights: Floats, delta: Float, column: int, threads: int, w: Floats,
+    image: Floats,
+) -> tuple[int, Float, Float, bool]:  # fmt: skip
+    """Move ``w`` to the minimiser: the turns, ‖·‖₂ of the next step, the slope, and if it is.
 
-    If not, W is not finite, or the turns are not the right ones, as beside a party.
+    If not, W is not finite, or the turns are not the right ones, as beside a party. ``image`` is where
+    the next step leads.
     """
     n, d = len(w_local), len(w)
     sums, r = np.empty((threads, d), np.float32), np.empty(n, np.float32)
-    image, w_before, image_before = w.copy(), w.copy(), w.copy()
-    left, pull, back = INFINITY, INFINITY, ZERO
+    w_before, image_before = w.copy(), w.copy()
+    image[:] = w
+    left, slope, back = INFINITY, INFINITY, ZERO
     pieces = threads if d >= WIDE else 1
     squares = np.empty((pieces, 4), np.float32)
     for turn in range(1, MOST_TURNS + 1):
@@ -135,11 +138,10 @@ def geometric_median(
                 squares[0, i] += squares[t, i]
         left, size = np.sqrt(squares[0, 0]), np.sqrt(squares[0, 1])
         back = squares[0, 2] / max(squares[0, 3], TINY) if turn > 1 else ZERO
-        pull = slope * left
         if not are_finite(r) or is_beside_party(weights, delta, r, size):
-            return turn, left, pull, False
+            return turn, left, slope, False
         if is_lowest(weights, delta, r, size, slope, left):
-            return turn, left, pull, True
+            return turn, left, slope, True
         if not left <= HALF * last:
-            return turn, left, pull, False
-    return MOST_TURNS, left, pull, False
+            return turn, left, slope, False
+    return MOST_TURNS, left, slope, False

@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any
 
+from fedplus.aggregation.native.following import follow
 from fedplus.aggregation.native.frame import (
     ARGUMENTS,
     RESULTS,
@@ -13,7 +14,6 @@ from fedplus.aggregation.native.frame import (
     matrix,
     vector,
 )
-from fedplus.aggregation.native.following import follow
 from fedplus.aggregation.native.loop import loop
 from fedplus.aggregation.native.median import medians, medians_in_threads
 from fedplus.aggregation.native.rows import (

@@ -59,9 +59,9 @@ def recount(
         below[j] += np.int32(down) - np.int32(was_down)
         springs[j] += np.float64(x if spring else ZERO) - np.float64(y if was_spring else ZERO)
         total[j] += np.float64(x) - np.float64(y)
-        listed = np.int32(~(up | down | spring)) + 2 * np.int32(~(was_up | was_down | was_spring))
-        moved[j] = listed
-        some += listed
+        is_listed, was_listed = ~(up | down | spring), ~(was_up | was_down | was_spring)
+        moved[j] = np.int32(is_listed) + 2 * np.int32(was_listed)
+        some += moved[j]
     return some
 
 

@@ -7,6 +7,7 @@ on. There are as many columns as ``total`` has entries.
 import numpy as np
 
 from fedplus.aggregation.native.loop import (
+    ONE,
     ZERO,
     Float,
     Floats,
@@ -91,6 +92,20 @@ def add_over_distance(
         for k in range(begin, end):
             q[k] = weights[k] * (delta / max(r[k], delta))  # 1 within δ, without rounding.
         add(w_local, q, begin, end, column, total)
+
+
+@loop
+def change_of_pulls(
+    w_local: Floats, rows: Ints, before: Floats, delta: Float, w: Floats, total: Floats
+) -> None:
+    """Σ (w_k − w) / max(‖w_k − w‖, δ) over some rows, less the same of what they were before."""
+    for j in range(len(total)):
+        total[j] = ZERO
+    for i in range(len(rows)):
+        now, was = w_local[rows[i]], before[i]
+        p, q = ONE / max(distance(now, w), delta), ONE / max(distance(was, w), delta)
+        for j in range(len(total)):
+            total[j] += p * (now[j] - w[j]) - q * (was[j] - w[j])
 
 
 @loop
