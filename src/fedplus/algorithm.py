@@ -23,8 +23,14 @@ class State(NamedTuple):
 
     w_global: Vector
     w_local: Matrix
-    memory: Any = ()
-    """What the aggregation remembers of W, where it does (``remembering``)."""
+
+
+class Remembering(NamedTuple):
+    """The same, and what the aggregation remembers of this W."""
+
+    w_global: Vector
+    w_local: Matrix
+    memory: Any
 
 
 class Outcome(NamedTuple):
@@ -66,14 +72,19 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
         """
         return False
 
-    def remembering(self, state: StateT) -> StateT:
-        """The first state, for rounds with few active parties between which nobody else changes it.
+    def remembering(self, state: StateT) -> Any:
+        """The first state, for rounds of few active parties, no weights, and nobody else to change it.
 
-        Then what a round finds may tell most of what the next one will.
+        Then what a round finds may tell most of what the next one will. ``forgetting`` is its inverse.
         """
         return state
 
-    def whole(self, state: StateT) -> StateT:
+    def forgetting(self, state: Any) -> StateT:
+        """The state for anybody: without what would mislead if another W were put in its place."""
+        found: StateT = state
+        return found
+
+    def whole(self, state: Any) -> Any:
         """The state, where cores share the work: the same on each of them."""
         return state
 
@@ -167,37 +178,38 @@ class FedPlus(AbstractAlgorithm[State]):
         solved, diverged = run_each(each, solve, before, work.batches, work.steps)  # l. 5-7
         kept = solved if work.present is None else jnp.where(work.present[:, None], solved, before)
         w_local = state.w_local.at[work.cohort].set(kept)  # l. 8-9
-        result, dropped, memory = self._aggregated(state, work, before, solved, w_local)  # l. 10
-        return State(result.w, w_local, memory), Outcome(result, solved, diverged, dropped)
-
-    def _aggregated(
-        self, state: State, work: Work, before: Matrix, solved: Matrix, w_local: Matrix
-    ) -> tuple[Aggregate, Array, Any]:
-        """w̃ of W, how many models it leaves out, and what to remember."""
-        if state.memory != () and work.weights is None and work.transmit is None:
-            result, memory = self._aggregate.follow(
-                w_local, state.w_global, state.memory, Change(work.cohort, before)
-            )
-            return result, jnp.array(0), memory
+        aggregate = self.aggregate or Moreau(self.local.psi)
+        if isinstance(state, Remembering):
+            change = Change(work.cohort, before)
+            result, memory = aggregate.follow(
+                w_local, state.w_global, state.memory, change
+            )  # l. 10
+            after: Any = Remembering(result.w, w_local, memory)
+            return after, Outcome(result, solved, diverged, jnp.array(0))
         if self.over == "all":
-            received = Received.of(work, w_local, jnp.arange(len(w_local)), None, state.w_global)
+            received = Received.of(work, w_local, jnp.arange(parties), None, state.w_global)
         else:
             received = Received.of(work, solved, work.cohort, work.present, state.w_global)
-        return *settled(self._aggregate, received, state.w_global), ()
-
-    @property
-    def _aggregate(self) -> AbstractAggregator:
-        return self.aggregate or Moreau(self.local.psi)
+        result, dropped = settled(aggregate, received, state.w_global)  # l. 10
+        return State(result.w, w_local), Outcome(result, solved, diverged, dropped)
 
     @override
-    def remembering(self, state: State) -> State:
+    def remembering(self, state: State) -> State | Remembering:
         """Where line 10 aggregates all parties' models, of which a few change in a round."""
         if self.over == "active":
             return state
-        return state._replace(memory=self._aggregate.memory(state.w_global, len(state.w_local)))
+        aggregate = self.aggregate or Moreau(self.local.psi)
+        memory = aggregate.memory(state.w_global, len(state.w_local))
+        return state if memory == () else Remembering(*state, memory)
 
     @override
-    def whole(self, state: State) -> State:
+    def forgetting(self, state: State | Remembering) -> State:
+        return State(state.w_global, state.w_local)
+
+    @override
+    def whole(self, state: State | Remembering) -> State | Remembering:
+        if not isinstance(state, Remembering):
+            return state
         return state._replace(memory=told_all(state.memory, len(state.w_local)))
 
     @override

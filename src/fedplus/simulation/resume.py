@@ -89,7 +89,7 @@ class Resumable:
         if self._pages is not None:
             self._pages.store.restore(found.arrays[SLOTS])
         here = self._in_checkpoint(state)
-        if not fits(here.get("memory"), found.arrays, "state/memory"):
+        if "memory" in here and not fits(here["memory"], found.arrays, "state/memory"):
             del here["memory"]  # Another version's, or another machine's: it is built anew.
         restored = jax.tree.map(
             lambda new, old: placed(new, old.sharding),

@@ -29,6 +29,7 @@ from fedplus.simulation.resume import Resumable
 from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers
 from fedplus.simulation.setup import Setup, set_up
+from fedplus.simulation.tidy import compiled
 
 PAUSE = 0.5
 """Seconds that the program runs, more or less, before it lets Python look up."""
@@ -152,6 +153,8 @@ def sweep(
         for lane in lanes:
             for one in book.earlier(lane):
                 observe(lane or 0, one)
+    if pages is None and t < rounds:
+        state = compiled(setup, state, t)
     said, budget = "", 1
     with shown(rounds, t, progress) as show, interruptible() as interrupt:
         while t < rounds:
@@ -183,14 +186,15 @@ def sweep(
             if interrupt.asked and t < rounds:
                 raise KeyboardInterrupt(keeper.interrupted(t, state, book))
     state = of_one(setup.plan.cores, state)
-    if "memory" in state._fields:  # Of this W: it would mislead whoever puts another in its place.
-        state = state._replace(memory=())
     if setup.plan.mesh is not None:
         state = jax.tree.map(jnp.asarray, to_host(state))
     return [
-        Run(algorithm, federation, model, seed, one, *book.of_lane(lane), judged, pages)
+        Run(
+            algorithm, federation, model, seed, algorithm.forgetting(one), *book.of_lane(lane),
+            judged, pages,
+        )
         for lane, (algorithm, seed, one) in zip(lanes, setup.finished(state), strict=True)
-    ]
+    ]  # fmt: skip
 
 
 def _require_finite(

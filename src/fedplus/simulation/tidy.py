@@ -1,0 +1,35 @@
+"""What compiling leaves behind, handed back to the system.
+
+XLA's compiler takes some hundred megabytes for a large model and frees them, but glibc's allocator
+keeps what is free between what is not. So a program is compiled by a call that plays no round, and what
+is free then goes back before the first round wants memory of its own.
+"""
+
+import ctypes
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fedplus.simulation.engine import some_rounds
+from fedplus.simulation.setup import Setup
+
+LONG = 1.0
+"""Seconds that only a call that compiles takes."""
+
+
+def compiled(setup: Setup, state: Any, t: int) -> Any:
+    """The state at round t as it is, when the program of a run is compiled."""
+    begun, now = time.perf_counter(), jnp.int32(t)
+    state, _ = some_rounds(setup.plan, setup.inputs, setup.lane, state, now, now)
+    jax.block_until_ready(state)  # type: ignore[no-untyped-call]
+    if time.perf_counter() - begun > LONG:
+        hand_back()
+    return state
+
+
+def hand_back() -> bool:
+    """What is free; whether there was any, and an allocator that can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return trim is not None and bool(trim(0))
