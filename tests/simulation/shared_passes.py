@@ -1,6 +1,7 @@
 """Aggregates and runs whose passes over W so many cores share: ``shared_passes.py OUT CORES``."""
 
 import sys
+import tempfile
 
 import jax
 import jax.numpy as jnp
@@ -49,12 +50,12 @@ def aggregated(mesh):
 
 
 def trained(cores):
-    """Three rounds that aggregate the models of all parties, by the presets that do."""
+    """Rounds that aggregate the models of all parties, by the presets that do; and with a stop."""
     rng = np.random.default_rng(1)
     parties = [(rng.standard_normal((4, 700)), rng.integers(0, 5, 4)) for _ in range(300)]
     federation = fp.Federation.from_arrays(parties, parties)
     asked = {
-        "rounds": 3,
+        "rounds": 4,
         "cohort": 5,
         "steps": 2,
         "batch_size": 2,
@@ -64,6 +65,11 @@ def trained(cores):
     for make in (presets.fedavg_plus, presets.fedgeomed_plus, presets.fedcomed_plus):
         run = fp.simulate(make(**PLUS), federation, models.logistic(700, 5), **asked)
         yield make.__name__, run.w_global
+        with tempfile.TemporaryDirectory() as folder:
+            for rounds in (2, 4):
+                more = {"rounds": rounds, "checkpoint": folder, "resume": True}
+                run = fp.simulate(make(**PLUS), federation, models.logistic(700, 5), **asked | more)
+        yield f"{make.__name__}, resumed", run.w_global
 
 
 def main(out, cores):

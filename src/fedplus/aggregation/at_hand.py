@@ -14,7 +14,7 @@ from fedplus._types import Host
 from fedplus.aggregation.base import Aggregate, Change, certified
 from fedplus.aggregation.native import Part, all_of
 from fedplus.aggregation.neighbourhoods import Neighbourhoods
-from fedplus.aggregation.pulled import Pulled, expected, learned
+from fedplus.aggregation.pulled import Pulled, begun, expected, learned
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
 
 
@@ -88,12 +88,13 @@ def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Aggr
 
 
 def follow_geometric(
-    w_local: Host, delta: float, memory: Pulled, change: Change
+    w_local: Host, delta: float, start: Host, memory: Pulled, change: Change
 ) -> tuple[Any, Pulled] | None:
     """What ``pulled.follow`` does."""
+    memory = begun(memory, start, of=np)
     pull = _loops().change_of_pulls(w_local, change, delta, memory.ahead)
-    move, start = expected(memory, pull, of=np)
-    found = _loops().delta_geometric_median(all_of(w_local), None, delta, start)
+    move, there = expected(memory, pull, of=np)
+    found = _loops().delta_geometric_median(all_of(w_local), None, delta, there)
     return (found, learned(memory, move, found, of=np)) if found.done else None
 
 
@@ -118,7 +119,7 @@ def _(
     psi: L2, w_local: Host, start: Host, memory: Any, change: Change
 ) -> tuple[Aggregate, Any] | None:
     delta = float(psi.delta)
-    followed = follow_geometric(w_local, delta, memory, change)
+    followed = follow_geometric(w_local, delta, start, memory, change)
     if followed is None:
         return None
     found, memory = followed

@@ -49,7 +49,7 @@ def _(
     if memory == ():
         return minimise(psi, w_local, None, start), memory
     delta = jnp.asarray(psi.delta, w_local.dtype)
-    found, memory = pulled.follow(w_local, delta, memory, change)
+    found, memory = pulled.follow(w_local, delta, start, memory, change)
     return of_delta_geometric(found, delta, len(w_local)), memory
 
 

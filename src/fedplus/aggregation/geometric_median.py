@@ -49,14 +49,14 @@ class GeometricMedian(AbstractAggregator):
         if memory == ():
             return super().follow(w_local, start, memory, change)
         least = jnp.full((), _least(w_local), w_local.dtype)
-        found, memory = pulled.follow(w_local, least, memory, change)
+        found, memory = pulled.follow(w_local, least, start, memory, change)
         return Aggregate(found.w, found.turns, found.left, found.converged), memory
 
     @override
     def follow_at_hand(
         self, w_local: Host, start: Host, memory: Any, change: Change
     ) -> tuple[Aggregate, Any] | None:
-        followed = at_hand.follow_geometric(w_local, _least(w_local), memory, change)
+        followed = at_hand.follow_geometric(w_local, _least(w_local), start, memory, change)
         if followed is None:
             return None
         found, memory = followed

@@ -37,21 +37,29 @@ class Pulled(NamedTuple):
 
 
 def nothing_known(w: Vector) -> Pulled:
-    """But that w may be near."""
+    """Of models such as w."""
     # A buffer each: a program that takes the memory over takes none twice.
     slope, yields = jnp.zeros((), w.dtype), jnp.zeros((), w.dtype)
-    return Pulled(jnp.array(w, copy=True), slope, jnp.zeros_like(w), yields)
+    return Pulled(jnp.zeros_like(w), slope, jnp.zeros_like(w), yields)
 
 
-def follow(w_local: Matrix, delta: Array, memory: Pulled, change: Change) -> tuple[Median, Pulled]:
-    """The δ-geometric median, all weights equal, and what to remember."""
+def follow(
+    w_local: Matrix, delta: Array, start: Vector, memory: Pulled, change: Change
+) -> tuple[Median, Pulled]:
+    """The δ-geometric median, from the last one, and what to remember."""
+    memory = begun(memory, start)
     models = jnp.concatenate([w_local[change.rows], change.before])
     sign = jnp.where(jnp.arange(len(models)) < len(change.rows), 1, -1)
     q = sign / jnp.maximum(distances(models, memory.ahead), delta)
     pull = jnp.matmul(q, models, precision=lax.Precision.HIGHEST) - jnp.sum(q) * memory.ahead
-    move, start = expected(memory, pull)
-    found = weiszfeld(w_local, each_weight(w_local, None), delta, start)
+    move, there = expected(memory, pull)
+    found = weiszfeld(w_local, each_weight(w_local, None), delta, there)
     return found, learned(memory, move, found)
+
+
+def begun(memory: Pulled, start: Any, of: Any = jnp) -> Pulled:
+    """The memory; if it knows nothing, with the last median to go on from."""
+    return memory._replace(ahead=of.where(memory.slope > 0, memory.ahead, start))
 
 
 def expected(memory: Pulled, pull: Vector, of: Any = jnp) -> tuple[Vector, Vector]:

@@ -153,10 +153,10 @@ def sweep(
         for lane in lanes:
             for one in book.earlier(lane):
                 observe(lane or 0, one)
-    if pages is None and t < rounds:
-        state = compiled(setup, state, t)
     said, budget = "", 1
     with shown(rounds, t, progress) as show, interruptible() as interrupt:
+        if pages is None and t < rounds:
+            state = compiled(setup, state, t)
         while t < rounds:
             end = min(rounds, t + budget, (t // every + 1) * every, keeper.next_stop(t))
             end = end if pages is None else min(end, t + pages.most_rounds)
