@@ -68,8 +68,8 @@ def changes(draw):
     steps, before = [], None
     for _ in range(draw(st.integers(1, 6))):
         rows = rng.permutation(N)[:K]
-        kind = draw(st.sampled_from(["little", "much", "far", "tie", "stay", "return"]))
-        size = {"little": 1e-3, "much": 1.0, "far": 1e5}.get(kind, 0.0)
+        kind = draw(st.sampled_from(["little", "much", "far", "lost", "tie", "stay", "return"]))
+        size = {"little": 1e-3, "much": 1.0, "far": 1e5, "lost": 1e15}.get(kind, 0.0)
         now = w_local[rows] + (size * rng.normal(size=(K, D))).astype(np.float32)
         if kind == "tie":
             now = w_local[rng.permutation(N)[:K]]

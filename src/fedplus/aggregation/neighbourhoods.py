@@ -28,7 +28,7 @@ class Neighbourhoods(NamedTuple):
     counts: Matrix
     """(3, d): parties above, below, and on the list; −1 of the last: nothing is known."""
     sums: Matrix
-    """(2, 2d): numbers of 64 bits in two halves."""
+    """(3, 2d): numbers of 64 bits in two halves."""
     values: Matrix
     """(d, room): the lists."""
 
@@ -38,7 +38,7 @@ def nothing_known(w: Vector, parties: int) -> Neighbourhoods | tuple[()]:
     d = w.size
     if not native.usable(Shape((parties, d), w.dtype)) or parties < WORTH_LISTING * native.ROOM:
         return ()
-    counts, sums = jnp.full((3, d), -1, jnp.int32), jnp.zeros((2, 2 * d), jnp.int32)
+    counts, sums = jnp.full((3, d), -1, jnp.int32), jnp.zeros((3, 2 * d), jnp.int32)
     lists = jnp.zeros((d, native.ROOM), w.dtype)
     return Neighbourhoods(jnp.zeros((6, d), w.dtype), counts, sums, lists)
 
@@ -59,11 +59,11 @@ def told_all(memory: Neighbourhoods, parties: int) -> Neighbourhoods:
     if share.axis is None:
         return memory
     edges, counts, sums, values = memory
-    pairs = sums.reshape(2, -1, 2).swapaxes(0, 1)
+    pairs = sums.reshape(len(sums), -1, 2).swapaxes(0, 1)
     return Neighbourhoods(
         _every(share, edges.T).T,
         _every(share, counts.T).T,
-        _every(share, pairs).swapaxes(0, 1).reshape(2, -1),
+        _every(share, pairs).swapaxes(0, 1).reshape(len(sums), -1),
         _every(share, values),
     )
 

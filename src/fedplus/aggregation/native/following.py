@@ -15,6 +15,7 @@ from fedplus.aggregation.native.lists import (
     ALL,
     BELOW,
     HIGH,
+    LARGEST,
     LISTED,
     LOW,
     SPRINGS,
@@ -44,6 +45,8 @@ from fedplus.aggregation.native.soft_median import soft_median
 LINE, ABREAST = 16, 256
 """Columns on a cache line, and columns that are counted together."""
 MOST_LOOKS = 24
+LEFT_BEHIND = 1e-12
+"""Of a number that comes and goes, what rounding may leave of it in a sum of 64 bits, in the end."""
 
 
 @loop
@@ -71,12 +74,12 @@ def ends(values: Floats, low: Float, high: Float, delta: Float, at: Float) -> tu
 
 @loop
 def root(
-    values: Floats, edges: tuple[Float, Float], balance: float, springs: int, total: float,
-    parties: int, delta: Float, at: Float,
+    values: Floats, edges: tuple[Float, Float], balance: float, springs: int,
+    mean: tuple[float, float], parties: int, delta: Float, at: Float,
 ) -> Any:  # fmt: skip
     """The root, G where it was looked for last, and whether it is in the interval ``edges``.
 
-    ``balance``: G of those that are not listed, at 0; ``total``: Σ w_k.
+    ``balance``: G of those that are not listed, at 0; ``mean``: Σ w_k / N lies between these.
     """
     low, high = edges
     pull, at = np.inf, min(max(at, low), high)
@@ -94,9 +97,9 @@ def root(
                 return onwards, pull, low <= onwards <= high
         elif abs(pull) <= FOUR * EPSILON * delta * parties:
             lower, upper = ends(values, low, high, delta, at)
-            mean = Float(total / parties)
-            found = min(max(mean, lower), upper)
-            return found, pull, low < found < high
+            found = min(max(Float(mean[0]), lower), upper)
+            other = min(max(Float(mean[1]), lower), upper)
+            return found, pull, low < found < high and other - found <= rounding
         else:
             onwards = INFINITY if pull > 0 else -INFINITY
         if pull > 0:
@@ -114,7 +117,7 @@ def root(
 @loop
 def ranked(values: Floats, rank: int, at: Float) -> Float:
     """The value of this rank on a list, from 0 on, walking there from ``at``."""
-    while True:
+    for _ in range(len(values) + 1):
         under, up_to, below, above = 0, 0, -INFINITY, INFINITY
         for i in range(len(values)):
             x = values[i]
@@ -125,6 +128,7 @@ def ranked(values: Floats, rank: int, at: Float) -> Float:
         if under <= rank < up_to:
             return at
         at = above if rank >= up_to else below
+    return at
 
 
 @loop
@@ -190,9 +194,11 @@ def solve(
                     pull[i], done[i] = 0, found
                 elif listed >= 0:
                     balance = sums[SPRINGS, j] + np.float64(delta) * (above - below)
+                    mean, lost_digits = sums[ALL, j] / n, LEFT_BEHIND * sums[LARGEST, j] / n
                     w[i], strength, found = root(
                         values[j, :listed], (edges[LOW, j], edges[HIGH, j]), balance,
-                        n - above - below - listed, sums[ALL, j], n, delta, start[j],
+                        n - above - below - listed, (mean - lost_digits, mean + lost_digits),
+                        n, delta, start[j],
                     )  # fmt: skip
                     pull[i], done[i] = strength, found
                 lost += 1 - done[i]

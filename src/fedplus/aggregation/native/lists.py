@@ -27,8 +27,8 @@ LOW, HIGH, UNDER, FROM, UP_TO, OVER = range(6)
 as springs; over the last, up in full."""
 ABOVE, BELOW, LISTED = range(3)
 """How many parties pull up in full, down in full, and are listed; −1 of the last: nothing is known."""
-SPRINGS, ALL = range(2)
-"""Sums: of those that pull as springs, and of all."""
+SPRINGS, ALL, LARGEST = range(3)
+"""Sums: of those that pull as springs, and of all; and the largest number that was ever in these."""
 FEWEST, MOST = 12, 40
 """Parties that a new interval should have, and may have, on its list."""
 MOST_LOOKS = 24
@@ -49,6 +49,7 @@ def recount(
     last, over = edges[UP_TO, begin:end], edges[OVER, begin:end]
     above, below = counts[ABOVE, begin:end], counts[BELOW, begin:end]
     springs, total = sums[SPRINGS, begin:end], sums[ALL, begin:end]
+    largest = sums[LARGEST, begin:end]
     for j in range(len(moved)):
         x, y = now[j], before[j]
         up, down = x >= over[j], x <= under[j]
@@ -59,6 +60,8 @@ def recount(
         below[j] += np.int32(down) - np.int32(was_down)
         springs[j] += np.float64(x if spring else ZERO) - np.float64(y if was_spring else ZERO)
         total[j] += np.float64(x) - np.float64(y)
+        size = np.float64(abs(x))
+        largest[j] = size if size > largest[j] else largest[j]
         is_listed, was_listed = ~(up | down | spring), ~(was_up | was_down | was_spring)
         moved[j] = np.int32(is_listed) + 2 * np.int32(was_listed)
         some += moved[j]
@@ -136,21 +139,23 @@ def remember(
     edges[LOW, j], edges[HIGH, j] = low, high
     under, first, last, over = low - delta, high - delta, low + delta, high + delta
     edges[UNDER, j], edges[FROM, j], edges[UP_TO, j], edges[OVER, j] = under, first, last, over
-    above, below, listed, springs, total = 0, 0, 0, 0.0, 0.0
+    above, below, listed, springs, total, largest = 0, 0, 0, 0.0, 0.0, ZERO
     for k in range(len(x)):
         total += np.float64(x[k])
+        largest = max(largest, abs(x[k]))
         if x[k] >= over:
             above += 1
         elif x[k] <= under:
             below += 1
         elif (x[k] >= first) & (x[k] <= last):
             springs += np.float64(x[k])
-        elif listed < len(values):
-            values[listed] = x[k]
+        else:
+            if listed < len(values):
+                values[listed] = x[k]
             listed += 1
     counts[ABOVE, j], counts[BELOW, j] = above, below
-    counts[LISTED, j] = listed if width > 0 else -1
-    sums[SPRINGS, j], sums[ALL, j] = springs, total
+    counts[LISTED, j] = listed if width > 0 and listed <= len(values) else -1
+    sums[SPRINGS, j], sums[ALL, j], sums[LARGEST, j] = springs, total, largest
 
 
 @loop
