@@ -1,7 +1,7 @@
 """An aggregate that is kept up to date while parties' models come in."""
 
 from functools import partial
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -50,15 +50,15 @@ class Followed:
         given: Any = w_local if isinstance(w_local, np.ndarray | jax.Array) else np.asarray(w_local)
         first = aggregator(given)
         in_memory = native.in_memory(given, LEAST)
-        self._way: _Way = _OnDevice(aggregator, given, first)
-        if in_memory is not None:
-            at_hand = _AtHand(aggregator, np.array(in_memory), first)
-            self._way = at_hand if at_hand.works else self._way
+        at_hand = None if in_memory is None else _AtHand(aggregator, np.array(in_memory), first)
+        by_loops = at_hand is not None and at_hand.works
+        self._way: Any = at_hand if by_loops else _OnDevice(aggregator, given, first)
 
     @property
     def aggregate(self) -> Aggregate:
         """Of the models as they are."""
-        return self._way.aggregate
+        found: Aggregate = self._way.aggregate
+        return found
 
     @property
     def w_local(self) -> Host:
@@ -90,16 +90,6 @@ class Followed:
         return self.aggregate
 
 
-class _Way(Protocol):
-    """Where W and what is remembered of it are, and who aggregates."""
-
-    w_local: Any
-    aggregate: Aggregate
-
-    def take(self, rows: Host, models: Host) -> None:
-        """Put models in their places, and aggregate."""
-
-
 class _AtHand:
     """In NumPy's memory, by compiled loops alone."""
 
@@ -125,7 +115,8 @@ class _AtHand:
 
     def _follow(self, change: Change) -> bool:
         start = np.asarray(self.aggregate.w)
-        found = self._aggregator.follow_at_hand(self.w_local, start, self._memory, change)
+        with np.errstate(all="ignore"):  # Sums of numbers near the largest there are.
+            found = self._aggregator.follow_at_hand(self.w_local, start, self._memory, change)
         if found is None:
             return False
         aggregate, self._memory = found

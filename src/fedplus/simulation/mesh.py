@@ -5,7 +5,6 @@ the rows each, where the number of parties allows it. Samples are on every devic
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -64,10 +63,7 @@ def spread_rows(
         spec = Spec(*([None] * at), axis) if is_rows else Spec()
         return placed(leaf, NamedSharding(mesh, spec))
 
-    fields = state._asdict().items()
-    return type(state)(**{
-        name: jax.tree.map(partial(put, name), field) for name, field in fields
-    })  # fmt: skip
+    return type(state)(**{name: put(name, leaf) for name, leaf in state._asdict().items()})
 
 
 def placed(leaf: Any, sharding: jax.sharding.Sharding) -> Any:
