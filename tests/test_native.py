@@ -308,3 +308,25 @@ def test_blocks_are_read_where_they_lie(shape, weighted):
         for part, cut in zip(parts, cuts, strict=True)
     ]
     np.testing.assert_allclose(found, np.concatenate(alone), atol=3e-6)
+
+
+@pytest.mark.parametrize(("parties", "far"), [(1, 0), (2, 0), (3, 1), (10, 1), (16, 7)])
+@pytest.mark.parametrize("scale", [30.0, 1e6])
+def test_products_put_a_few_parties_median_where_a_turn_only_confirms_it(parties, far, scale):
+    rng = np.random.default_rng(parties)
+    models = rng.normal(size=(parties, 20_000)).astype(np.float32)
+    models[:far] += scale * rng.normal(size=20_000).astype(np.float32)  # All in one place.
+    found = Moreau(L2(0.1))(models)
+    assert found.converged
+    if parties >= 10:  # Of fewer, the median may be beside one of them.
+        assert found.iterations == 1
+    pulls = models.astype(float) - np.asarray(found.w, float)
+    strength = np.maximum(np.linalg.norm(pulls, axis=1), 0.1)
+    assert np.linalg.norm((pulls / strength[:, None]).sum(axis=0)) < 1e-5 * parties
+
+
+def test_few_parties_that_are_not_finite_are_told():
+    models = np.ones((4, 20_000), np.float32)
+    models[2, 7] = np.nan
+    with pytest.raises(SettingError, match="w_local must be finite"):
+        Moreau(L2(0.1))(models)

@@ -11,6 +11,7 @@ import numpy as np
 from fedplus._types import Host
 from fedplus.aggregation.median import NETWORK_UP_TO
 from fedplus.aggregation.native import (
+    few,
     finite,
     following,
     geometric_median,
@@ -103,10 +104,15 @@ def delta_geometric_median(
     """The δ-geometric median by its ordinary turns."""
     w_local, column, size = part
     weights = _each(part, weights)
-    w = _median_of(part, START_ROWS) if start is None else start.copy()
-    if start is None:
+    threads = _threads("turns", len(weights) * size)
+    w, ahead = np.empty((2, size), np.float32)
+    if start is not None:
+        w[:] = start
+    elif len(weights) <= few.FEW:
+        few.near_median(w_local, weights, np.float32(delta), column, threads, w)
+    else:
+        w[:] = _median_of(part, START_ROWS)
         geometric_median.start_from(w_local, weights, column, w)
-    threads, ahead = _threads("turns", len(weights) * size), np.empty_like(w)
     turns, left, slope, done = geometric_median.geometric_median(
         w_local, weights, np.float32(delta), column, threads, w, ahead
     )

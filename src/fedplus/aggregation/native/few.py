@@ -1,0 +1,140 @@
+"""Near the geometric median of a few parties, from their products: one look at W for many turns.
+
+w = Σ p_k w_k lies among the parties. How far each is from it, and how far a turn moves it, their
+products (w_k − c)·(w_l − c) tell, for a party c near most others. Many parties have too many products.
+"""
+
+import numpy as np
+
+from fedplus.aggregation.native.loop import (
+    INFINITY,
+    ZERO,
+    Doubles,
+    Float,
+    Floats,
+    in_threads,
+    loop,
+    loop_in_threads,
+    piece,
+)
+from fedplus.aggregation.native.rows import add, distance
+
+FEW = 16
+"""Parties."""
+BLOCK = 512
+"""Columns whose differences stay in the cache closest to a core."""
+STRETCH = 32
+"""Columns, side by side, of a look at a few of them."""
+MOST_TURNS = 40
+SHORT = 1e-7
+"""A step that is no longer, in typical distances, is none."""
+
+
+@loop
+def central(w_local: Floats, column: int, size: int) -> int:
+    """The party from which half of the others are nearest, in a few columns of so many."""
+    n, stretch = len(w_local), min(size, STRETCH)
+    best, least, squares = 0, INFINITY, np.empty(len(w_local), np.float32)
+    for k in range(n):
+        squares[:] = 0
+        for i in range(4):
+            first = column + i * (size - stretch) // 3
+            row = w_local[k, first : first + stretch]
+            for other in range(n):
+                squares[other] += distance(w_local[other, first : first + stretch], row) ** 2
+        middle = np.sort(squares)[n // 2]
+        if middle < least:
+            best, least = k, middle
+    return best
+
+
+@loop
+def add_products(w_local: Floats, centre: int, begin: int, end: int, gram: Doubles) -> None:
+    """Add the parties' products over some columns, seen from one of them."""
+    n = len(w_local)
+    away = np.empty((n, BLOCK), np.float32)
+    for first in range(begin, end, BLOCK):
+        last = min(first + BLOCK, end)
+        middle = w_local[centre, first:last]
+        for k in range(n):
+            row, to = w_local[k, first:last], away[k, : last - first]
+            for j in range(len(to)):
+                to[j] = row[j] - middle[j]
+        for k in range(n):
+            for other in range(k + 1):
+                x, y, total = away[k, : last - first], away[other, : last - first], ZERO
+                for j in range(len(x)):
+                    total += x[j] * y[j]
+                gram[k, other] += total
+
+
+@loop
+def product(gram: Doubles, p: Doubles, q: Doubles) -> float:
+    """Of two points, given by the parties' shares in them."""
+    total = 0.0
+    for k in range(len(p)):
+        for other in range(len(q)):
+            total += p[k] * gram[k, other] * q[other]
+    return total
+
+
+@loop
+def shares_of_median(gram: Doubles, weights: Floats, delta: Float, p: Doubles) -> None:
+    """The parties' shares in the δ-geometric median, by the turns of ``aggregation/reweighted.py``."""
+    n = len(p)
+    image, before, image_before = p.copy(), p.copy(), p.copy()
+    to_all, change = np.empty_like(p), np.empty_like(p)
+    for turn in range(MOST_TURNS):
+        square = 0.0
+        for k in range(n):
+            to_all[k] = 0.0
+            for other in range(n):
+                to_all[k] += gram[k, other] * p[other]
+            square += p[k] * to_all[k]
+        slope = 0.0
+        for k in range(n):
+            r = np.sqrt(max(gram[k, k] - 2 * to_all[k] + square, 0.0))
+            image[k] = weights[k] / max(r, np.float64(delta))
+            slope += image[k]
+        for k in range(n):
+            image[k] /= slope
+            to_all[k] = image[k] - p[k]
+            change[k] = to_all[k] - (image_before[k] - before[k])
+        typical = weights.sum() / slope
+        if not product(gram, to_all, to_all) > (SHORT * typical) ** 2:
+            break
+        size = product(gram, change, change)
+        back = product(gram, change, to_all) / size if turn > 0 and size > 0 else 0.0
+        for k in range(n):
+            onwards = image[k] - back * (image[k] - image_before[k])
+            before[k], image_before[k], p[k] = p[k], image[k], onwards
+    for k in range(n):
+        p[k] = image[k]
+
+
+@loop_in_threads
+def near_median(
+    w_local: Floats, weights: Floats, delta: Float, column: int, threads: int, w: Floats
+) -> None:
+    """Put w where the parties' products put the δ-geometric median."""
+    n, d = len(w_local), len(w)
+    centre = central(w_local, column, d)
+    grams = np.zeros((threads, n, n), np.float64)
+    for t in in_threads(threads):
+        begin, end = piece(d, t, threads)
+        add_products(w_local, centre, column + begin, column + end, grams[t])
+    gram = grams[0]
+    for t in range(1, threads):
+        gram += grams[t]
+    for k in range(n):
+        for other in range(k):
+            gram[other, k] = gram[k, other]
+    p = np.full(n, 1.0 / n)
+    shares_of_median(gram, weights, delta, p)
+    shares = p.astype(np.float32)
+    for t in in_threads(threads):
+        begin, end = piece(d, t, threads)
+        part = w[begin:end]
+        for j in range(len(part)):
+            part[j] = ZERO
+        add(w_local, shares, 0, n, column + begin, part)
