@@ -98,6 +98,12 @@ def require_shape(array: Array, name: str, shape: tuple[int, ...], advice: str =
     require(array.shape == shape, name, f"shape {array.shape}", f"of shape {shape}", advice)
 
 
+def require_distinct(indices: np.ndarray, name: str, count: int) -> None:
+    """Require indices of so many things, each at most once."""
+    ok = np.unique(indices).size == indices.size and np.all((indices >= 0) & (indices < count))
+    require(bool(ok), name, indices, f"distinct, from 0 to {count - 1}")
+
+
 def require_finite(w_local: np.ndarray, name: str = "w_local") -> None:
     """Require finite entries, and name the first parties that break it."""
     rows = np.flatnonzero(~np.isfinite(w_local).all(axis=-1))

@@ -11,6 +11,7 @@ from jax.tree_util import Partial
 from fedplus._check import (
     is_concrete,
     require,
+    require_distinct,
     require_finite,
     require_models,
     require_shape,
@@ -126,9 +127,7 @@ def _require_cohort(cohort: Array, parties: int) -> None:
         1 <= k <= parties, "work.cohort", f"{k} parties", f"1 to {parties} of the {parties} parties"
     )
     if is_concrete(cohort):
-        given = np.asarray(cohort)
-        ok = np.unique(given).size == k and given.min() >= 0 and given.max() < parties
-        require(bool(ok), "work.cohort", given, f"distinct, from 0 to {parties - 1}")
+        require_distinct(np.asarray(cohort), "work.cohort", parties)
 
 
 def _require_batches(batches: Batch, k: int) -> int | None:

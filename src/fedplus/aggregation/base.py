@@ -82,9 +82,9 @@ class AbstractAggregator(ABC):
         """Aggregate a finite W, all weights equal, of which few rows changed since it gave ``start``.
 
         Pure, as ``solve`` is. Also returns what the next call wants to remember. Nobody else may have
-        changed W in between.
+        changed W in between. Only for those that have a ``memory``.
         """
-        return self(w_local, start=start), memory
+        raise NotImplementedError(f"{type(self).__name__} remembers nothing.")
 
     def follow_at_hand(
         self, w_local: Host, start: Host, memory: Any, change: Change

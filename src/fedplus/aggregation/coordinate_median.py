@@ -42,11 +42,8 @@ class CoordinateMedian(AbstractAggregator):
     def follow(
         self, w_local: Matrix, start: Vector, memory: Any, change: Change
     ) -> tuple[Aggregate, Any]:
-        if memory == ():
-            return super().follow(w_local, start, memory, change)
         none = jnp.zeros((), w_local.dtype)
-        found, memory = neighbourhoods.follow(w_local, none, start, memory, change)
-        return Aggregate(found.w, found.passes, found.left, found.converged), memory
+        return neighbourhoods.follow(w_local, none, start, memory, change)
 
     @override
     def follow_at_hand(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from fedplus._check import require, require_finite, require_shape
+from fedplus._check import require, require_distinct, require_finite, require_shape
 from fedplus._types import Array, Host, Matrix, Vector
 from fedplus.aggregation import native
 from fedplus.aggregation.base import (
@@ -80,8 +80,7 @@ class Followed:
         given: Any = np.asarray(models)
         ok = which.ndim == 1 and (which.size == 0 or np.issubdtype(which.dtype, np.integer))
         require(ok, "rows", f"{which.dtype} of shape {which.shape}", "a vector of indices")
-        ok = np.unique(which).size == which.size and bool(np.all((which >= 0) & (which < parties)))
-        require(ok, "rows", which, f"distinct, from 0 to {parties - 1}")
+        require_distinct(which, "rows", parties)
         require_shape(given, "models", (which.size, d), "Give a model for each of the rows.")
         with np.errstate(over="ignore"):  # What is too large is not finite, and told next.
             given = given.astype(self._way.w_local.dtype)
@@ -163,5 +162,7 @@ def _taken(
     now = jnp.where(jnp.arange(len(rows))[:, None] < count, models, before)
     w_local = w_local.at[rows].set(now, unique_indices=True)
     with native.using(least=LEAST, threads=None):
+        if memory == ():
+            return aggregator(w_local, start=start), w_local, memory
         found, memory = aggregator.follow(w_local, start, memory, change)
     return found, w_local, memory

@@ -20,7 +20,7 @@ def memory_of(psi: AbstractPsi, w: Vector, parties: int) -> Any:
 
 @memory_of.register
 def _(psi: L2, w: Vector, parties: int) -> Any:
-    return pulled.nothing_known(w) if w.size > 1 else ()
+    return pulled.nothing_known(w)
 
 
 @memory_of.register
@@ -34,37 +34,40 @@ def _(psi: Blocks, w: Vector, parties: int) -> Any:
     return parts if any(memory != () for memory in parts.values()) else ()
 
 
-@singledispatch
 def follow(
     psi: AbstractPsi, w_local: Matrix, start: Vector, memory: Any, change: Change
 ) -> tuple[Aggregate, Any]:
     """The minimiser, from where it was before, and what to remember."""
-    return minimise(psi, w_local, None, start), memory
+    if memory == ():
+        return minimise(psi, w_local, None, start), memory
+    return _follow(psi, w_local, start, memory, change)
 
 
-@follow.register
+@singledispatch
+def _follow(
+    psi: AbstractPsi, w_local: Matrix, start: Vector, memory: Any, change: Change
+) -> tuple[Aggregate, Any]:
+    raise NotImplementedError(f"{type(psi).__name__} has a memory, but nothing that follows.")
+
+
+@_follow.register
 def _(
     psi: L2, w_local: Matrix, start: Vector, memory: Any, change: Change
 ) -> tuple[Aggregate, Any]:
-    if memory == ():
-        return minimise(psi, w_local, None, start), memory
     delta = jnp.asarray(psi.delta, w_local.dtype)
     found, memory = pulled.follow(w_local, delta, start, memory, change)
     return of_delta_geometric(found, delta, len(w_local)), memory
 
 
-@follow.register
+@_follow.register
 def _(
     psi: L1, w_local: Matrix, start: Vector, memory: Any, change: Change
 ) -> tuple[Aggregate, Any]:
-    if memory == ():
-        return minimise(psi, w_local, None, start), memory
     delta = jnp.asarray(psi.delta, w_local.dtype)
-    found, memory = neighbourhoods.follow(w_local, delta, start, memory, change)
-    return Aggregate(found.w, found.passes, found.left, found.converged), memory
+    return neighbourhoods.follow(w_local, delta, start, memory, change)
 
 
-@follow.register
+@_follow.register
 def _(
     psi: Blocks, w_local: Matrix, start: Vector, memory: Any, change: Change
 ) -> tuple[Aggregate, Any]:

@@ -40,14 +40,12 @@ class GeometricMedian(AbstractAggregator):
 
     @override
     def memory(self, w: Vector, parties: int) -> Any:
-        return pulled.nothing_known(w) if w.size > 1 else ()
+        return pulled.nothing_known(w)
 
     @override
     def follow(
         self, w_local: Matrix, start: Vector, memory: Any, change: Change
     ) -> tuple[Aggregate, Any]:
-        if memory == ():
-            return super().follow(w_local, start, memory, change)
         least = jnp.full((), _least(w_local), w_local.dtype)
         found, memory = pulled.follow(w_local, least, start, memory, change)
         return Aggregate(found.w, found.turns, found.left, found.converged), memory

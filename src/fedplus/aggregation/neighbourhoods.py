@@ -11,9 +11,9 @@ import jax.numpy as jnp
 
 from fedplus._types import Array, Matrix, Vector
 from fedplus.aggregation import native
-from fedplus.aggregation.base import Change
+from fedplus.aggregation.base import Aggregate, Change
 from fedplus.aggregation.shares import Share, share_of
-from fedplus.aggregation.soft_median import SoftMedian, of_columns
+from fedplus.aggregation.soft_median import of_columns
 
 Shape: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
 WORTH_LISTING = 4
@@ -45,11 +45,12 @@ def nothing_known(w: Vector, parties: int) -> Neighbourhoods | tuple[()]:
 
 def follow(
     w_local: Matrix, delta: Array, start: Vector, memory: Neighbourhoods, change: Change
-) -> tuple[SoftMedian, Neighbourhoods]:
+) -> tuple[Aggregate, Neighbourhoods]:
     """The δ-coordinatewise median, from the last one, and what to remember; δ = 0: the median."""
     share = share_of(w_local.shape[1], w_local)
     kept, found = native.followed(w_local, *change, delta, start, memory, share)
-    return of_columns(share.of_all_at_once(*found), len(w_local)), Neighbourhoods(*kept)
+    w, left, passes, done = of_columns(share.of_all_at_once(*found), len(w_local))
+    return Aggregate(w, passes, left, done), Neighbourhoods(*kept)
 
 
 def told_all(memory: Neighbourhoods, parties: int) -> Neighbourhoods:

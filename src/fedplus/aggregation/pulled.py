@@ -36,8 +36,10 @@ class Pulled(NamedTuple):
     """The share of the slope that is missing along it."""
 
 
-def nothing_known(w: Vector) -> Pulled:
-    """Of models such as w."""
+def nothing_known(w: Vector) -> Pulled | tuple[()]:
+    """Of models such as w; (): nothing would be remembered."""
+    if w.size == 1:
+        return ()
     # A buffer each: a program that takes the memory over takes none twice.
     slope, yields = jnp.zeros((), w.dtype), jnp.zeros((), w.dtype)
     return Pulled(jnp.zeros_like(w), slope, jnp.zeros_like(w), yields)
