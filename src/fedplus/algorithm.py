@@ -174,13 +174,13 @@ class FedPlus(AbstractAlgorithm[State]):
             finite = jnp.isfinite(jnp.sum(solved))
             return jnp.where(finite, solved, self.local.start(w_k, state.w_global)), ~finite
 
-        before = state.w_local[work.cohort]
+        before = work.of(state.w_local)
         solved, diverged = run_each(each, solve, before, work.batches, work.steps)  # l. 5-7
         kept = solved if work.present is None else jnp.where(work.present[:, None], solved, before)
-        w_local = state.w_local.at[work.cohort].set(kept)  # l. 8-9
+        w_local = work.put(state.w_local, kept)  # l. 8-9
         aggregate = self.aggregate or Moreau(self.local.psi)
         if isinstance(state, Remembering):
-            change = Change(work.cohort, before)
+            change = Change(jnp.asarray(work.cohort), before)
             result, memory = aggregate.follow(
                 w_local, state.w_global, state.memory, change
             )  # l. 10

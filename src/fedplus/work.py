@@ -49,10 +49,23 @@ class Work(NamedTuple):
     """A minibatch (K, B, ...) of validation samples of each active party, for methods that compare
     models on them."""
 
+    def of(self, rows: Matrix) -> Matrix:
+        """(K, ...): those of all parties' rows that are the active ones'."""
+        return rows if self._is_everyone(len(rows)) else rows[self.cohort]
+
+    def put(self, rows: Matrix, new: Matrix) -> Matrix:
+        """All parties' rows, with new ones for the active parties."""
+        return new if self._is_everyone(len(rows)) else rows.at[self.cohort].set(new)
+
+    def _is_everyone(self, parties: int) -> bool:
+        """Whether it is known now (NumPy's array) that no row need be looked up."""
+        known: Any = self.cohort
+        return isinstance(known, np.ndarray) and np.array_equal(known, np.arange(parties))
+
     def checked(self, parties: int) -> "Work":
         """Itself as arrays, or a ``SettingError`` that says what does not fit."""
         work = self._replace(
-            cohort=jnp.asarray(self.cohort),
+            cohort=self.cohort if isinstance(self.cohort, np.ndarray) else jnp.asarray(self.cohort),
             batches=jax.tree.map(jnp.asarray, self.batches),
             steps=self.steps if isinstance(self.steps, int) else jnp.asarray(self.steps),
             weights=None if self.weights is None else jnp.asarray(self.weights),

@@ -16,6 +16,8 @@ from fedplus.aggregation.shares import CACHED, Share, share_of, whole
 
 FEWEST, MOST = 4, 16
 """Rows of a group, which are read once and used twice."""
+FEW = 16
+"""Rows up to which XLA's product is as fast as any loop, and not worth sharing among cores."""
 LANES = 16
 """Stretches of a row that are summed side by side."""
 
@@ -35,7 +37,7 @@ def weighted_mean(w_local: Matrix, weights: Vector) -> Vector:
 def shared_mean(w_local: Matrix, weights: Vector) -> Vector:
     """The same, where all cores ask for it at the same time: they share the pass."""
     share = share_of(len(weights), w_local)
-    if share.axis is None:
+    if share.axis is None or len(weights) <= FEW:
         return weighted_mean(w_local, weights)
     p = weights / jnp.sum(weights)
     if native.usable(w_local):
@@ -138,6 +140,6 @@ def _part(of: Vector, at: Array, like: Array) -> Vector:
 
 
 def _product(p: Vector, rows: Matrix) -> Vector:
-    if native.usable(rows):
+    if len(p) > FEW and native.usable(rows):
         return native.product(rows, p, whole(len(p)))
     return jnp.matmul(p, rows, precision=lax.Precision.HIGHEST)

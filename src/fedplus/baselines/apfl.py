@@ -95,7 +95,7 @@ class APFL(AbstractBaseline[APFLState]):
             (w_k, v_k, share), diverged = steps.finite_or(found, (w_global, v, alpha))
             return w_k, v_k, share, diverged
 
-        before = state.v_local[work.cohort], state.alpha[work.cohort]
+        before = work.of(state.v_local), work.of(state.alpha)
         solved, v_k, share, diverged = run_each(each, solve, *before, work.batches, work.steps)
         result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
         after = APFLState(

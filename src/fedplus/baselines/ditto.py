@@ -79,7 +79,7 @@ class Ditto(AbstractBaseline[DittoState]):
             (w_k, v_k), diverged = steps.finite_or((w_k, v_k), (w_global, v))
             return w_k, v_k, diverged
 
-        before = state.v_local[work.cohort]
+        before = work.of(state.v_local)
         solved, v_k, diverged = run_each(each, solve, before, work.batches, work.steps)
         result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
         return (

@@ -95,11 +95,11 @@ class FedFomo(AbstractBaseline[FedFomoState]):
             w_k, diverged = steps.finite_or(w_k, own)
             return w_k, gain, diverged
 
-        before = state.theta[work.cohort]
+        before = work.of(state.theta)
         solved, gain, diverged = run_each(
             each, solve, before, sent, work.held, work.batches, work.steps
         )
-        rows = state.affinity[work.cohort]
+        rows = work.of(state.affinity)
         rows = jax.vmap(lambda row, others, more: row.at[others].add(more))(rows, sent, gain)
         theta = steps.put(state.theta, work, solved)
         after = FedFomoState(theta, steps.put(state.affinity, work, rows))
@@ -116,7 +116,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
         for_who, for_noise = jax.random.split(work.key)
         k = len(work.cohort)
         noise = jax.random.uniform(for_noise, (k, n))  # It also decides between equals.
-        rank = jnp.argsort(jnp.lexsort((noise, state.affinity[work.cohort]), axis=1), axis=1)
+        rank = jnp.argsort(jnp.lexsort((noise, work.of(state.affinity)), axis=1), axis=1)
         explore = jax.random.bernoulli(for_who, self.epsilon, (k, n))
         score = jnp.where(explore, n * noise, rank)
         score = score.at[jnp.arange(k), work.cohort].set(-1)

@@ -78,7 +78,7 @@ class FedSplit(AbstractBaseline[FedSplitState]):
             u, diverged = steps.finite_or(u, x)
             return u, z + 2 * (u - x), diverged
 
-        before = state.z_local[work.cohort]
+        before = work.of(state.z_local)
         solved, moved, diverged = run_each(each, solve, before, work.batches, work.steps)
         z_local = steps.put(state.z_local, work, moved)
         received = Received.of(work, z_local, jnp.arange(parties), None, x)

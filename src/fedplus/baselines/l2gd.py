@@ -100,7 +100,7 @@ class L2GD(AbstractBaseline[L2GDState]):
             moved: tuple[Matrix, Array] = lax.cond(heads, common_step, own_step, i, *carry)
             return moved
 
-        begin = state.w_local[work.cohort], jnp.zeros(n, bool)
+        begin = work.of(state.w_local), jnp.zeros(n, bool)
         solved, diverged = lax.fori_loop(0, jnp.max(counts), toss, begin)
         result, dropped = steps.from_active(work, solved, centre, self.aggregate)
         w_local = steps.put(state.w_local, work, solved)

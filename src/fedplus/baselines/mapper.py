@@ -102,7 +102,7 @@ class Mapper(AbstractBaseline[MapperState]):
             (sent, own, lam, w), diverged = steps.finite_or(found, (w_c, w_l, lams[0], w_l))
             return sent, own, lam, w, diverged
 
-        before = state.w_local[work.cohort]
+        before = work.of(state.w_local)
         sent, own, lam, solved, diverged = run_each(each, solve, before, work.batches, work.steps)
         result, dropped = steps.from_active(work, sent, w_c, self.aggregate)
         after = MapperState(

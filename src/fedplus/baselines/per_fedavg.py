@@ -103,7 +103,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
 
         solved, diverged = run_each(each, solve, work.batches, work.steps)
         result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
-        rounds = steps.put(state.rounds, work, state.rounds[work.cohort] + 1)
+        rounds = steps.put(state.rounds, work, work.of(state.rounds) + 1)
         return PerFedAvgState(result.w, rounds), Outcome(result, solved, diverged, dropped)
 
     @override

@@ -94,7 +94,7 @@ class PFedMe(AbstractBaseline[PFedMeState]):
             did = jnp.asarray(count) > 0
             return w_k, jnp.where(did, theta_k, before), diverged
 
-        before = state.theta[work.cohort]
+        before = work.of(state.theta)
         solved, theta, diverged = run_each(each, solve, before, work.batches, work.steps)
         result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
         moved = (1 - self.beta) * w_global + self.beta * result.w  # l. 11

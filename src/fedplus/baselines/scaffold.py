@@ -89,13 +89,13 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
             (y, renewed), diverged = steps.finite_or((y, renewed), (x, c_k))
             return y, renewed, diverged
 
-        before = state.control_local[work.cohort]
+        before = work.of(state.control_local)
         solved, renewed, diverged = run_each(each, solve, before, work.batches, work.steps)
         control_local = steps.put(state.control_local, work, renewed)
         result, dropped = steps.from_active(work, solved, x, self.aggregate)
         w_global = x + self.eta_g * (result.w - x)  # l. 16-17
         ones = jnp.ones(len(before), before.dtype)
-        moved = ones @ (control_local[work.cohort] - before) / parties
+        moved = ones @ (work.of(control_local) - before) / parties
         return (
             ScaffoldState(w_global, c + moved, control_local),
             Outcome(result, solved, diverged, dropped),

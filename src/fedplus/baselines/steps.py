@@ -60,8 +60,8 @@ def put(rows: Matrix, work: Work, new: Matrix) -> Matrix:
     """The active parties' rows replaced; absent ones keep theirs."""
     if work.present is not None:
         there = work.present.reshape(-1, *([1] * (new.ndim - 1)))
-        new = jnp.where(there, new, rows[work.cohort])
-    return rows.at[work.cohort].set(new)
+        new = jnp.where(there, new, work.of(rows))
+    return work.put(rows, new)
 
 
 def from_active(

@@ -9,6 +9,7 @@ cores that is up to twice as fast.
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -18,6 +19,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 
 from fedplus._check import require
+from fedplus._types import Array
 from fedplus.aggregation.shares import sharing
 from fedplus.work import Each
 
@@ -77,13 +79,16 @@ def as_few_as_need_be(parties: int, most: int) -> int:
 def in_shares(mesh: Mesh, inner: Each) -> Each:
     """Within a program that every core runs: each does its share, and all get all results."""
 
+    def of_one(function: Callable[..., Any], args: Any, party: Array) -> Any:
+        return function(*jax.tree.map(lambda leaf: leaf[party], args))
+
     def each(function: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
             parties = len(jax.tree.leaves(args)[0])
             share = -(-parties // mesh.size)
             first = lax.axis_index(AXIS) * share
             mine = jnp.minimum(first + jnp.arange(share), parties - 1)
-            found = inner(function)(*jax.tree.map(lambda leaf: leaf[mine], args))
+            found = inner(partial(of_one, function, args))(mine)
             return jax.tree.map(
                 lambda leaf: lax.all_gather(leaf, AXIS, tiled=True)[:parties], found
             )

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.sharding import Mesh
 
@@ -28,6 +29,8 @@ from fedplus.work import Each, Work, one_by_one
 
 CAPACITY = 256
 """The most rounds that one call of the program can do."""
+LARGE = 2**20
+"""Entries of a cohort's models from which on memory for another such matrix is worth saving."""
 EACH: dict[str, Each] = {"vmap": jax.vmap, "map": one_by_one}
 
 
@@ -132,10 +135,11 @@ def one_round(
     asked, in_time = effort(for_steps, cohort, plan.stragglers)
     if in_time is not None:
         present = in_time if present is None else present & in_time
-    rows, weights = cohort, inputs.weights
+    rows: Any = cohort
+    weights = inputs.weights
     elsewhere = plan.rows < plan.parties or inputs.row_of is not None
     if elsewhere:
-        rows = jnp.arange(len(cohort)) if inputs.row_of is None else inputs.row_of[cohort]
+        rows = np.arange(len(cohort)) if inputs.row_of is None else inputs.row_of[cohort]
         if weights is not None:
             weights = jnp.zeros(plan.rows, weights.dtype).at[rows].set(weights[cohort])
     known = Known(for_faults, lane.algorithm.w_global(state), lane.w_first)
@@ -163,7 +167,9 @@ def one_round(
         held=None if inputs.held is None else _held(inputs.held, words, cohort, plan.batch_size),
     )
     state, outcome = lane.algorithm.round(state, work, gradient(plan.model, data), _each(plan))
-    return state, figures_of(lane.algorithm, state, rows, outcome, cohort, asked)
+    large = plan.each == "map" and outcome.solved.size >= LARGE
+    figure = one_by_one if large else jax.vmap
+    return state, figures_of(lane.algorithm, state, rows, outcome, cohort, asked, figure)
 
 
 def _held(held: Rows, words: Array, cohort: Array, batch_size: int) -> Array:

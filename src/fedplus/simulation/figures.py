@@ -4,8 +4,9 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from fedplus._types import Array
+from fedplus._types import Array, Vector
 from fedplus.algorithm import AbstractAlgorithm, Outcome
+from fedplus.work import Each
 
 
 class RoundFigures(NamedTuple):
@@ -32,21 +33,29 @@ class RoundFigures(NamedTuple):
 
 def figures_of(
     algorithm: AbstractAlgorithm[Any], state: Any, rows: Array, outcome: Outcome, cohort: Array,
-    steps: Array,
+    steps: Array, each: Each,
 ) -> RoundFigures:  # fmt: skip
-    """The figures of a round that ended in ``state``, where the cohort's models are these ``rows``."""
-    change = algorithm.models(state, rows) - outcome.solved
-    d = change.shape[1]
-    ones = jnp.ones(d, change.dtype)  # A product with ones: XLA's own sums are slow on a CPU.
-    mean = change @ ones / d
+    """The figures of a round that ended in ``state``, where the cohort's models are these ``rows``.
+
+    ``each``: of all of them at once, or one after the other.
+    """
+    d = outcome.solved.shape[1]
+    ones = jnp.ones(d, outcome.solved.dtype)  # A product: XLA's own sums are slow on a CPU.
+
+    def of_one(row: Array, solved: Vector) -> tuple[Array, Array, Array]:
+        change = algorithm.models(state, row[None])[0] - solved
+        v = algorithm.personal(state, row[None])[0]
+        return change @ ones / d, jnp.square(change) @ ones / d, jnp.square(v) @ ones
+
+    mean, square, size = each(of_one)(rows, outcome.solved)
     return RoundFigures(
         cohort=cohort,
         steps=jnp.broadcast_to(steps, cohort.shape),
         diverged=outcome.diverged,
         dropped=outcome.dropped,
         change_mean=mean,
-        change_std=jnp.sqrt(jnp.maximum(jnp.square(change) @ ones / d - jnp.square(mean), 0)),
-        v_norm=jnp.sqrt(jnp.square(algorithm.personal(state, rows)) @ ones),
+        change_std=jnp.sqrt(jnp.maximum(square - jnp.square(mean), 0)),
+        v_norm=jnp.sqrt(size),
         iterations=outcome.aggregate.iterations,
         residual=outcome.aggregate.residual,
         converged=outcome.aggregate.converged,

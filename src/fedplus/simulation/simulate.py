@@ -29,7 +29,7 @@ from fedplus.simulation.resume import Resumable
 from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers
 from fedplus.simulation.setup import Setup, set_up
-from fedplus.simulation.tidy import compiled
+from fedplus.simulation.tidy import compiled, tidied
 
 PAUSE = 0.5
 """Seconds that the program runs, more or less, before it lets Python look up."""
@@ -175,7 +175,8 @@ def sweep(
             book.add_figures(figures, end - t)
             t = end
             if t % every == 0 or t == rounds:
-                score = book.evaluate(t, setup.split(of_one(setup.plan.cores, state)), pages)
+                with tidied():
+                    score = book.evaluate(t, setup.split(of_one(setup.plan.cores, state)), pages)
                 said = f"{model.task.score_name} {score.mean():.4g}"
                 if observe is not None:
                     for lane in lanes:

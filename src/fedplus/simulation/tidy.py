@@ -2,12 +2,14 @@
 
 XLA's compiler takes some hundred megabytes for a large model and frees them, but glibc's allocator
 keeps what is free between what is not. So a program is compiled by a call that plays no round, and what
-is free then goes back before the first round wants memory of its own.
+is free then goes back before the first round wants memory of its own; so does what evaluations leave.
 """
 
 import ctypes
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -17,17 +19,26 @@ from fedplus.simulation.engine import some_rounds
 from fedplus.simulation.setup import Setup
 
 LONG = 1.0
-"""Seconds that only a call that compiles takes."""
+"""Seconds. What takes longer has compiled something, or is not slowed by looking for free memory."""
 
 
 def compiled(setup: Setup, state: Any, t: int) -> Any:
     """The state at round t as it is, when the program of a run is compiled."""
-    begun, now = time.perf_counter(), jnp.int32(t)
-    state, _ = some_rounds(setup.plan, setup.inputs, setup.lane, state, now, now)
-    jax.block_until_ready(state)  # type: ignore[no-untyped-call]
+    hand_back()
+    now = jnp.int32(t)
+    with tidied():
+        state, _ = some_rounds(setup.plan, setup.inputs, setup.lane, state, now, now)
+        jax.block_until_ready(state)  # type: ignore[no-untyped-call]
+    return state
+
+
+@contextmanager
+def tidied() -> Iterator[None]:
+    """Do something, and hand back what it leaves behind if it took long."""
+    begun = time.perf_counter()
+    yield
     if time.perf_counter() - begun > LONG:
         hand_back()
-    return state
 
 
 def hand_back() -> bool:
