@@ -100,6 +100,24 @@ def test_last_rounds_result_saves_passes(aggregate, n):
 
 
 @every_aggregator
+@pytest.mark.parametrize("n", [9, 3000])
+def test_the_kind_that_comes_in_goes_out(aggregate, n):
+    """NumPy's array of NumPy's, which is the caller's own, and JAX's of JAX's; by loops and without."""
+    models = models_of(n)
+    found, other = aggregate(models), aggregate(jnp.asarray(models))
+    assert isinstance(found.w, np.ndarray)
+    assert isinstance(other.w, jax.Array)
+    assert all(isinstance(number, np.generic) for number in found[1:])
+    np.testing.assert_array_equal(found.w, other.w)
+    found.w[:] = 0
+    np.testing.assert_array_equal(aggregate(models, start=np.asarray(other.w)).w.shape, (6,))
+    assert isinstance(aggregate(models.tolist()).w, np.ndarray)
+    traced = jax.jit(lambda: aggregate(models).w)()
+    assert isinstance(traced, jax.Array)
+    np.testing.assert_allclose(traced, other.w, atol=1e-6)
+
+
+@every_aggregator
 def test_runs_under_jit_and_vmap(aggregate):
     stacks = np.stack([models_of(seed=s) for s in range(3)])
     each = [aggregate(models).w for models in stacks]

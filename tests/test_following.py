@@ -176,6 +176,22 @@ def test_followed_is_the_aggregate_of_what_there_is(name, numba, steps):
     assert_near(found.w, reference(w_local), w_local)
 
 
+@pytest.mark.parametrize("name", ["L1", "L2", "coordinate median", "mean"])
+@pytest.mark.parametrize("d", [20, 400])
+def test_followed_gives_the_kind_it_was_given(name, d):
+    """By JAX and by loops; and nobody can write to what the next one begins with."""
+    w_local = np.random.default_rng(0).normal(size=(60, d)).astype(np.float32)
+    mine = fp.Followed(AGGREGATORS[name][0], w_local)
+    others = fp.Followed(AGGREGATORS[name][0], jnp.asarray(w_local))
+    for _ in range(2):
+        found, other = mine.update([3], w_local[:1]), others.update([3], w_local[:1])
+        assert isinstance(found.w, np.ndarray)
+        assert isinstance(other.w, jax.Array)
+        np.testing.assert_allclose(found.w, other.w, atol=1e-6)
+        with pytest.raises(ValueError, match="read-only"):
+            found.w[:] = np.nan
+
+
 def test_followed_medians_are_exact_however_they_move():
     rng = np.random.default_rng(2)
     w_local = np.round(rng.normal(size=(N, 70)), 2).astype(np.float32)

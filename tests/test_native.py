@@ -29,6 +29,7 @@ from fedplus import (
     Zero,
 )
 from fedplus.aggregation import native
+from fedplus.aggregation.native.glance import PLACES, WIDTH
 from fedplus.aggregation.search import sample_rows
 from fedplus.aggregation.shares import Share, whole
 
@@ -330,3 +331,27 @@ def test_few_parties_that_are_not_finite_are_told():
     models[2, 7] = np.nan
     with pytest.raises(SettingError, match="w_local must be finite"):
         Moreau(L2(0.1))(models)
+
+
+@pytest.mark.parametrize(("parties", "far"), [(17, 0), (17, 8), (60, 6), (256, 100)])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_glance_costs_turns_at_most(parties, far, hidden):
+    """Of a glance that shows most of it, and of one that shows nothing: the columns looked at agree."""
+    rng = np.random.default_rng(parties)
+    models = rng.normal(size=(parties, 2_000)).astype(np.float32)
+    models[:far] += 1e4 * rng.normal(size=2_000).astype(np.float32)
+    if hidden:
+        for place in range(PLACES):
+            first = place * (2_000 - WIDTH) // (PLACES - 1)
+            models[:, first : first + WIDTH] = 1.0
+    weights = rng.integers(1, 4, parties).astype(np.float32)
+    weights[:far] = 1
+    for each in (None, weights):
+        found = Moreau(L2(0.1))(models, each)
+        assert found.converged
+        if not hidden and 10 * far <= parties:
+            assert found.iterations <= 5
+        pulls = models.astype(float) - found.w
+        pulls /= np.maximum(np.linalg.norm(pulls, axis=1, keepdims=True), 0.1)
+        share = np.ones(parties) if each is None else each
+        assert np.linalg.norm(share @ pulls) < 2e-6 * share.sum()

@@ -48,13 +48,17 @@ def require_whole(name: str, value: Any, least: int = 1, kinds: Any = (int, np.i
     require(bool(ok), name, repr(value), f"a whole number ≥ {least}")
 
 
+NEVER_TRACED = frozenset({type(None), bool, int, float, str, np.ndarray})
+
+
 def is_concrete(*values: object) -> bool:
     """Whether all values are known now, rather than traced by ``jit``, ``vmap`` or ``grad``."""
     jax = sys.modules.get("jax")  # Without it nothing can be traced.
-    if jax is None:
+    unsure = [value for value in values if type(value) not in NEVER_TRACED]
+    if jax is None or not unsure:
         return True
     tracer = jax.core.Tracer
-    return not any(isinstance(leaf, tracer) for leaf in jax.tree.leaves(values))
+    return not any(isinstance(leaf, tracer) for leaf in jax.tree.leaves(unsure))
 
 
 def require_number(
@@ -100,14 +104,16 @@ def require_shape(array: Array, name: str, shape: tuple[int, ...], advice: str =
 
 def require_distinct(indices: np.ndarray, name: str, count: int) -> None:
     """Require indices of so many things, each at most once."""
-    ok = np.unique(indices).size == indices.size and np.all((indices >= 0) & (indices < count))
-    require(bool(ok), name, indices, f"distinct, from 0 to {count - 1}")
+    all_of_them = indices.tolist()
+    ok = len(set(all_of_them)) == len(all_of_them) and all(0 <= i < count for i in all_of_them)
+    require(ok, name, indices, f"distinct, from 0 to {count - 1}")
 
 
 def require_finite(w_local: np.ndarray, name: str = "w_local") -> None:
     """Require finite entries, and name the first parties that break it."""
-    rows = np.flatnonzero(~np.isfinite(w_local).all(axis=-1))
-    if rows.size:
+    finite = np.isfinite(w_local)
+    if not finite.all():
+        rows = np.flatnonzero(~finite.all(axis=-1))
         which = ", ".join(map(str, rows[:5])) + (", …" if rows.size > 5 else "")
         raise SettingError(
             f"{name} must be finite, got NaN or Inf in {rows.size} of {w_local.shape[0]} rows "

@@ -4,7 +4,8 @@ Each function finds what the aggregator of its name does; None: W is not finite,
 it.
 """
 
-from functools import singledispatch
+from functools import cache, singledispatch
+from math import hypot
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fedplus._types import Host
 from fedplus.aggregation.base import Aggregate, Change, certified
 from fedplus.aggregation.native import Part, all_of
 from fedplus.aggregation.neighbourhoods import Neighbourhoods
-from fedplus.aggregation.pulled import Pulled, begun, expected, learned
+from fedplus.aggregation.pulled import Pulled
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
 
 
@@ -84,18 +85,15 @@ def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Aggr
         w[columns] = one.w
         found.append(one)
     _, iterations, residuals, _ = zip(*found, strict=True)
-    return certified(w, max(iterations), float(np.linalg.norm(residuals)), True)
+    return certified(w, max(iterations), hypot(*residuals), True)
 
 
 def follow_geometric(
     w_local: Host, delta: float, start: Host, memory: Pulled, change: Change
-) -> tuple[Any, Pulled] | None:
+) -> Any | None:
     """What ``pulled.follow`` does."""
-    memory = begun(memory, start, of=np)
-    pull = _loops().change_of_pulls(w_local, change, delta, memory.ahead)
-    move, there = expected(memory, pull, of=np)
-    found = _loops().delta_geometric_median(all_of(w_local), None, delta, there)
-    return (found, learned(memory, move, found, of=np)) if found.done else None
+    found = _loops().followed_geometric(w_local, change, delta, start, memory)
+    return found if found.done else None
 
 
 def follow_coordinates(
@@ -119,10 +117,9 @@ def _(
     psi: L2, w_local: Host, start: Host, memory: Any, change: Change
 ) -> tuple[Aggregate, Any] | None:
     delta = float(psi.delta)
-    followed = follow_geometric(w_local, delta, start, memory, change)
-    if followed is None:
+    found = follow_geometric(w_local, delta, start, memory, change)
+    if found is None:
         return None
-    found, memory = followed
     return certified(found.w, found.passes, found.pull * delta / len(w_local), True), memory
 
 
@@ -133,6 +130,7 @@ def _(
     return follow_coordinates(w_local, float(psi.delta), start, memory, change)
 
 
+@cache
 def _loops() -> Any:
     """Imported where they are used: that imports Numba."""
     from fedplus.aggregation.native import alone

@@ -1,12 +1,13 @@
 """What an aggregator is: all parties' models in, one model out, and how well it went."""
 
 from abc import ABC, abstractmethod
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple, cast, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from fedplus._check import (
     is_concrete,
@@ -92,14 +93,22 @@ class AbstractAggregator(ABC):
         """The same by compiled loops alone, which write to a memory of NumPy's; None: not by these."""
         return None
 
+    @cached_property
+    def _is_concrete(self) -> bool:
+        """Whether its numbers are known now."""
+        return is_concrete(self)
+
     @final
     def __call__(
-        self, w_local: Matrix, weights: Vector | None = None, start: Vector | None = None
+        self,
+        w_local: npt.ArrayLike,
+        weights: npt.ArrayLike | None = None,
+        start: npt.ArrayLike | None = None,
     ) -> Aggregate:
         """Aggregate.
 
         Args:
-            w_local: (N, d), a model a row; NumPy or JAX.
+            w_local: (N, d), a model a row. If it is JAX's so is w̃, else NumPy's.
             weights: (N,), not negative. A party of weight 0 is left out, whatever its row holds.
             start: (d,), a point near the result, such as last round's w̃: saves passes over W and
                 changes nothing else, except for clipping, which clips what parties are away from it.
@@ -112,28 +121,42 @@ class AbstractAggregator(ABC):
         models: Any = _as_float(w_local) if in_memory is None else in_memory
         require_models(models)
         n, d = models.shape
-        if weights is not None:
-            weights = _as_float(weights).astype(models.dtype)
-            require_shape(weights, "weights", (n,), "Give one weight a party.")
-            if is_concrete(weights):
-                given = np.asarray(weights)
+        each = None if weights is None else _as(models.dtype, weights)
+        if each is not None:
+            require_shape(each, "weights", (n,), "Give one weight a party.")
+            if is_concrete(each):
+                given = np.asarray(each)
                 ok = np.isfinite(given).all() and given.min() >= 0 and given.max() > 0
                 require(bool(ok), "weights", given, "finite, not negative and not all 0")
-        if start is not None:
-            start = _as_float(start).astype(models.dtype)
-            require_shape(start, "start", (d,), "It is a model, such as last round's w̃.")
-        concrete = is_concrete(self, models, weights, start)
+        begin = None if start is None else _as(models.dtype, start)
+        if begin is not None:
+            require_shape(begin, "start", (d,), "It is a model, such as last round's w̃.")
+        concrete = self._is_concrete and is_concrete(models, each, begin)
         if in_memory is not None:
-            found = _at_hand(self, in_memory, weights, start) if concrete else None
+            found = _at_hand(self, in_memory, each, begin) if concrete else None
             if found is not None:
-                return found
+                return of_the_kind(w_local, found)
             models = _as_float(w_local)
         if not concrete:
-            return _solve(self, models, weights, start)[0]
-        w, certificate, finite = _compiled(self, models, weights, start)
-        if not isinstance(w, jax.core.Tracer) and not (_is_finite(w) if finite is None else finite):
-            _refuse(models, weights, start)
-        return exact(w) if certificate is None else Aggregate(w, *certificate)
+            return _solve(self, models, each, begin)[0]
+        w, certificate, finite = _compiled(self, models, each, begin)
+        found = exact(w) if certificate is None else Aggregate(w, *certificate)
+        if isinstance(w, jax.core.Tracer):
+            return found
+        if not (_is_finite(w) if finite is None else finite):
+            _refuse(models, each, begin)
+        return of_the_kind(w_local, found)
+
+
+def of_the_kind(w_local: Any, found: Aggregate) -> Aggregate:
+    """With w̃ as an array of JAX's if W is one, else as one of NumPy's, which JAX does not share."""
+    if isinstance(w_local, jax.Array):
+        return found._replace(w=as_array(found.w)) if isinstance(found.w, np.ndarray) else found
+    if isinstance(found.w, np.ndarray):
+        return found
+    w, *numbers = (np.array(each) for each in found)
+    copied: Any = (w, *(number[()] for number in numbers))
+    return Aggregate(*copied)
 
 
 def _at_hand(
@@ -146,8 +169,7 @@ def _at_hand(
     if begin is not None and not _is_finite(begin):
         return None
     with np.errstate(all="ignore"):  # Sums of numbers near the largest there are.
-        found = aggregator.at_hand(w_local, each, begin)
-    return None if found is None else found._replace(w=as_array(found.w))
+        return aggregator.at_hand(w_local, each, begin)
 
 
 def _refuse(w_local: Matrix, weights: Vector | None, start: Vector | None) -> None:
@@ -162,9 +184,17 @@ as_array = jax.jit(lambda w: w)
 """NumPy's array as JAX's, in half of the time that ``jnp.asarray`` takes."""
 
 
-def _as_float(array: Array) -> Array:
-    array = array if isinstance(array, jax.Array) else jnp.asarray(array)
+def _as_float(given: Any) -> Array:
+    array = given if isinstance(given, jax.Array) else jnp.asarray(given)
     return array if _is_float(array.dtype) else array.astype(float)
+
+
+def _as(dtype: Any, given: Any) -> Any:
+    """JAX's stays JAX's, all else becomes NumPy's: JAX takes longer."""
+    if isinstance(given, jax.Array):
+        return given.astype(dtype)
+    with np.errstate(over="ignore"):  # What is too large is not finite.
+        return np.asarray(given).astype(dtype, copy=False)
 
 
 def _is_finite(w: Vector | Host) -> bool:

@@ -16,7 +16,7 @@ from fedplus.aggregation.base import (
     AbstractAggregator,
     Aggregate,
     Change,
-    as_array,
+    of_the_kind,
 )
 
 
@@ -53,12 +53,13 @@ class Followed:
         at_hand = None if in_memory is None else _AtHand(aggregator, np.array(in_memory), first)
         by_loops = at_hand is not None and at_hand.works
         self._way: Any = at_hand if by_loops else _OnDevice(aggregator, given, first)
+        self._kind = given[:0]
+        self._aggregate = self._shown()
 
     @property
     def aggregate(self) -> Aggregate:
-        """Of the models as they are."""
-        found: Aggregate = self._way.aggregate
-        return found
+        """Of the models as they are; w̃ is JAX's if the first models were, else NumPy's, to be read."""
+        return self._aggregate
 
     @property
     def w_local(self) -> Host:
@@ -83,10 +84,19 @@ class Followed:
         require_distinct(which, "rows", parties)
         require_shape(given, "models", (which.size, d), "Give a model for each of the rows.")
         with np.errstate(over="ignore"):  # What is too large is not finite, and told next.
-            given = given.astype(self._way.w_local.dtype)
+            given = given.astype(self._way.w_local.dtype, copy=False)
         require_finite(given, "models")
         self._way.take(which.astype(np.int32), given)
-        return self.aggregate
+        self._aggregate = self._shown()
+        return self._aggregate
+
+    def _shown(self) -> Aggregate:
+        """Where the next one begins nobody else may write."""
+        found = of_the_kind(self._kind, self._way.aggregate)
+        if isinstance(found.w, np.ndarray):
+            found = found._replace(w=found.w.view())
+            found.w.flags.writeable = False
+        return found
 
 
 class _AtHand:
@@ -103,8 +113,7 @@ class _AtHand:
         change = Change(rows, self.w_local[rows])
         self.w_local[rows] = models
         if not self._follow(change):
-            models_: Any = self.w_local
-            self.aggregate = self._aggregator(models_, start=self.aggregate.w)
+            self.aggregate = self._aggregator(self.w_local, start=self.aggregate.w)
             self._forget()
 
     def _forget(self) -> None:
@@ -118,8 +127,7 @@ class _AtHand:
             found = self._aggregator.follow_at_hand(self.w_local, start, self._memory, change)
         if found is None:
             return False
-        aggregate, self._memory = found
-        self.aggregate = aggregate._replace(w=as_array(aggregate.w))
+        self.aggregate, self._memory = found
         return True
 
 

@@ -54,10 +54,9 @@ class GeometricMedian(AbstractAggregator):
     def follow_at_hand(
         self, w_local: Host, start: Host, memory: Any, change: Change
     ) -> tuple[Aggregate, Any] | None:
-        followed = at_hand.follow_geometric(w_local, _least(w_local), start, memory, change)
-        if followed is None:
+        found = at_hand.follow_geometric(w_local, _least(w_local), start, memory, change)
+        if found is None:
             return None
-        found, memory = followed
         return certified(found.w, found.passes, found.left, True), memory
 
     @override

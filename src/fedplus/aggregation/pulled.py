@@ -7,7 +7,7 @@ directions are nearly orthogonal, but for one that they share, in which w has fu
 further, the time before tells. Then one pass over W, which shows that w is right, is often all.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -49,7 +49,7 @@ def follow(
     w_local: Matrix, delta: Array, start: Vector, memory: Pulled, change: Change
 ) -> tuple[Median, Pulled]:
     """The δ-geometric median, from the last one, and what to remember."""
-    memory = begun(memory, start)
+    memory = memory._replace(ahead=jnp.where(memory.slope > 0, memory.ahead, start))
     models = jnp.concatenate([w_local[change.rows], change.before])
     sign = jnp.where(jnp.arange(len(models)) < len(change.rows), 1, -1)
     q = sign / jnp.maximum(distances(models, memory.ahead), delta)
@@ -59,34 +59,26 @@ def follow(
     return found, learned(memory, move, found)
 
 
-def begun(memory: Pulled, start: Any, of: Any = jnp) -> Pulled:
-    """The memory; if it knows nothing, with the last median to go on from."""
-    return memory._replace(ahead=of.where(memory.slope > 0, memory.ahead, start))
-
-
-def expected(memory: Pulled, pull: Vector, of: Any = jnp) -> tuple[Vector, Vector]:
-    """How far a change of the pulls leads if all directions were alike, and to where they lead.
-
-    ``of``: JAX's functions, or NumPy's.
-    """
+def expected(memory: Pulled, pull: Vector) -> tuple[Vector, Vector]:
+    """How far a change of the pulls leads if all directions were alike, and to where they lead."""
     ahead, slope, along, yields = memory
-    move = pull * of.where(slope > 0, 1 / of.maximum(slope, tiny(pull)), 0)
-    further = of.sum(along * move) * yields / (1 - yields)
+    move = pull * jnp.where(slope > 0, 1 / jnp.maximum(slope, tiny(pull)), 0)
+    further = jnp.sum(along * move) * yields / (1 - yields)
     return move, ahead + (move + further * along)
 
 
-def learned(memory: Pulled, move: Vector, found: Any, of: Any = jnp) -> Pulled:
+def learned(memory: Pulled, move: Vector, found: Median) -> Pulled:
     """How w went beyond what was expected tells in which direction, and by how much, W yields most."""
     beyond = found.ahead - (memory.ahead + move)
-    size = of.linalg.norm(beyond)
-    along = beyond / of.maximum(size, tiny(beyond))
-    gone = of.sum(along * (found.w - memory.ahead))
-    yields = size / of.maximum(gone, tiny(beyond))
-    told = (memory.slope > 0) & (size > NOISE * epsilon(beyond) * of.linalg.norm(found.w))
+    size = jnp.linalg.norm(beyond)
+    along = beyond / jnp.maximum(size, tiny(beyond))
+    gone = jnp.sum(along * (found.w - memory.ahead))
+    yields = size / jnp.maximum(gone, tiny(beyond))
+    told = (memory.slope > 0) & (size > NOISE * epsilon(beyond) * jnp.linalg.norm(found.w))
     told &= yields < MOST_YIELDING
     return Pulled(
         found.ahead,
         found.slope,
-        of.where(told, along, memory.along),
-        of.where(told, yields, memory.yields),
+        jnp.where(told, along, memory.along),
+        jnp.where(told, yields, memory.yields),
     )

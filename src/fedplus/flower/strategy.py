@@ -206,7 +206,7 @@ class FedPlus(Strategy):
         over = state.models if self._method.over == "all" else {r.node: r.w for r in good}
         stacked = np.stack([over[node] for node in sorted(over)])
         aggregate = self._method.aggregate or Moreau(self._method.local.psi)
-        result = aggregate(jnp.asarray(stacked), start=jnp.asarray(state.w_global))  # l. 10
+        result = aggregate(stacked, start=state.w_global)  # l. 10
         state.w_global = np.asarray(result.w)
         if self._method.over == "active":
             state.models = {}

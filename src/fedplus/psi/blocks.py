@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import cached_property
 from typing import final
 
 import jax.numpy as jnp
@@ -64,6 +65,7 @@ class Blocks(AbstractPsi):
     def _owner(self, name: str) -> str | None:
         return _prox.owner(name, self.parts)
 
+    @cached_property
     def _spans(self) -> list[tuple[str, int, int]]:
         """Who owns which columns, in raveled order: (pattern, start, stop), neighbours merged."""
         spans: list[tuple[str, int, int]] = []
@@ -80,7 +82,7 @@ class Blocks(AbstractPsi):
     def split(self, x: Array) -> dict[str, Array]:
         """For each pattern, its columns of ``x``, whose last axis is a raveled model."""
         require_layout(self.layout, x.shape[-1])
-        spans = self._spans()
+        spans = self._spans
         return {
             pattern: jnp.concatenate([x[..., i:j] for p, i, j in spans if p == pattern], axis=-1)
             for pattern in self.parts
@@ -89,7 +91,7 @@ class Blocks(AbstractPsi):
     def spans(self) -> dict[str, list[tuple[int, int]]]:
         """The columns of each pattern: from which on and up to which, a piece of W each."""
         found: dict[str, list[tuple[int, int]]] = {pattern: [] for pattern in self.parts}
-        for owner, first, last in self._spans():
+        for owner, first, last in self._spans:
             found[owner].append((first, last))
         return found
 
@@ -97,7 +99,7 @@ class Blocks(AbstractPsi):
         """The inverse of ``split``."""
         taken = dict.fromkeys(self.parts, 0)
         pieces = []
-        for pattern, i, j in self._spans():
+        for pattern, i, j in self._spans:
             first = taken[pattern]
             pieces.append(blocks[pattern][..., first : first + j - i])
             taken[pattern] = first + j - i

@@ -15,9 +15,11 @@ from fedplus.aggregation.native import (
     finite,
     following,
     geometric_median,
+    glance,
+    means,
     median,
+    pulled,
     ranks,
-    rows,
     soft_median,
 )
 from fedplus.aggregation.native.calls import STEPS, steps_of, walk_of
@@ -29,6 +31,9 @@ from fedplus.aggregation.start import START_ROWS
 
 LEAST = {"sum": 2**19, "columns": 2**17, "turns": 2**18, "network": 2**16, "lists": 2**10}
 """Entries that are read (of lists: how many), from which on another thread is worth waking."""
+
+GLANCED_AT = 256
+"""Parties up to which the start of a geometric median is worth a pass over W."""
 
 
 class Found(NamedTuple):
@@ -42,20 +47,17 @@ class Found(NamedTuple):
     """‖·‖₂ of the sum of the parties' pulls."""
     done: bool
     """If not, W is not finite, or these loops are not for it."""
-    ahead: Host | None = None
-    """Of a geometric median, where the next step would lead."""
-    slope: float = 0.0
-    """Of a geometric median, Σ a_k / max(‖w_k − w‖, δ)."""
 
 
 def mean(part: Part, weights: Host | None) -> Found:
     """Σ a_k w_k / Σ a_k; None: all equal."""
     w_local, column, size = part
-    weights = _each(part, weights)
-    total, threads = np.empty(size, np.float32), _threads("sum", len(weights) * size)
-    add = rows.product if threads == 1 else rows.product_in_threads
-    add(w_local, weights / weights.sum(), _whole(len(weights), threads, column), total)
-    return Found(total, 1, 0.0, 0.0, finite.are_finite(total))
+    weights, total = _each(part, weights), np.empty(size, np.float32)
+    threads = _threads("sum", len(weights) * size)
+    if threads == 1:
+        return Found(total, 1, 0.0, 0.0, means.mean(w_local, weights, column, total))
+    done = means.mean_in_threads(w_local, weights, column, threads, total)
+    return Found(total, 1, 0.0, 0.0, done)
 
 
 def coordinate_median(part: Part, weights: Host | None, start: Host | None) -> Found:
@@ -110,20 +112,30 @@ def delta_geometric_median(
         w[:] = start
     elif len(weights) <= few.FEW:
         few.near_median(w_local, weights, np.float32(delta), column, threads, w)
+    elif len(weights) <= GLANCED_AT:
+        glance.start_from_glance(w_local, weights, column, threads, w)
     else:
         w[:] = _median_of(part, START_ROWS)
         geometric_median.start_from(w_local, weights, column, w)
     turns, left, slope, done = geometric_median.geometric_median(
         w_local, weights, np.float32(delta), column, threads, w, ahead
     )
-    return Found(w, turns, float(left), float(slope * left), done, ahead, float(slope))
+    return Found(w, turns, float(left), float(slope * left), done)
 
 
-def change_of_pulls(w_local: Host, change: tuple[Host, Host], delta: float, w: Host) -> Host:
-    """How the sum of the pulls at w has changed with some rows."""
-    total = np.empty_like(w)
-    rows.change_of_pulls(w_local, *change, np.float32(delta), w, total)
-    return total
+def followed_geometric(
+    w_local: Host, change: tuple[Host, Host], delta: float, start: Host, memory: tuple[Host, ...]
+) -> Found:
+    """The δ-geometric median; ``memory`` is written to."""
+    ahead, slope, along, yields = memory
+    if not slope > 0:
+        ahead[:] = start
+    w, weights = np.empty_like(ahead), _ones(len(w_local))
+    turns, left, done = pulled.follow(
+        w_local, *change, weights, np.float32(delta), _threads("turns", w_local.size),
+        ahead, slope, along, yields, w,
+    )  # fmt: skip
+    return Found(w, turns, float(left), float(slope * left), done)
 
 
 def followed_coordinates(
@@ -187,7 +199,13 @@ def _whole(total: int, threads: int, column: int, steps: int = 0) -> Host:
 
 
 def _each(part: Part, weights: Host | None) -> Host:
-    return np.ones(len(part.w_local), np.float32) if weights is None else weights
+    return _ones(len(part.w_local)) if weights is None else weights
+
+
+@cache
+def _ones(n: int) -> Host:
+    """Only to be read; Numba compiles anew for what cannot be written."""
+    return np.ones(n, np.float32)
 
 
 def _one(number: Any) -> Host:

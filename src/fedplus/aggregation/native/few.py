@@ -17,7 +17,7 @@ from fedplus.aggregation.native.loop import (
     loop_in_threads,
     piece,
 )
-from fedplus.aggregation.native.rows import add, distance
+from fedplus.aggregation.native.rows import distance, put_sum_in_threads
 
 FEW = 16
 """Parties."""
@@ -131,10 +131,4 @@ def near_median(
             gram[other, k] = gram[k, other]
     p = np.full(n, 1.0 / n)
     shares_of_median(gram, weights, delta, p)
-    shares = p.astype(np.float32)
-    for t in in_threads(threads):
-        begin, end = piece(d, t, threads)
-        part = w[begin:end]
-        for j in range(len(part)):
-            part[j] = ZERO
-        add(w_local, shares, 0, n, column + begin, part)
+    put_sum_in_threads(w_local, p.astype(np.float32), column, threads, w)

@@ -7,7 +7,6 @@ on. There are as many columns as ``total`` has entries.
 import numpy as np
 
 from fedplus.aggregation.native.loop import (
-    ONE,
     ZERO,
     Float,
     Floats,
@@ -95,17 +94,21 @@ def add_over_distance(
 
 
 @loop
-def change_of_pulls(
-    w_local: Floats, rows: Ints, before: Floats, delta: Float, w: Floats, total: Floats
-) -> None:
-    """Σ (w_k − w) / max(‖w_k − w‖, δ) over some rows, less the same of what they were before."""
+def put_sum(w_local: Floats, p: Floats, column: int, total: Floats) -> None:
+    """Σ p_k w_k of all rows, in as many columns as ``total`` has entries."""
     for j in range(len(total)):
         total[j] = ZERO
-    for i in range(len(rows)):
-        now, was = w_local[rows[i]], before[i]
-        p, q = ONE / max(distance(now, w), delta), ONE / max(distance(was, w), delta)
-        for j in range(len(total)):
-            total[j] += p * (now[j] - w[j]) - q * (was[j] - w[j])
+    add(w_local, p, 0, len(p), column, total)
+
+
+@loop_in_threads
+def put_sum_in_threads(
+    w_local: Floats, p: Floats, column: int, threads: int, total: Floats
+) -> None:
+    """The same."""
+    for t in in_threads(threads):
+        begin, end = piece(len(total), t, threads)
+        put_sum(w_local, p, column + begin, total[begin:end])
 
 
 @loop
