@@ -103,15 +103,17 @@ def compare(n, d, byzfl, turns):
     mean, median, geometric = fp.Mean(), fp.CoordinateMedian(), fp.GeometricMedian()
     by_l1, by_l2 = fp.Moreau(fp.L1(DELTA)), fp.Moreau(fp.L2(DELTA))
     blocks = fp.Moreau(fp.Blocks({"head": fp.L1(DELTA), "*": fp.L2(DELTA)}, layout))
-    body, head = jnp.array(j[:, : d // 2]), jnp.array(j[:, d // 2 :])
+    given = j if on_gpu else w  # As the peers are.
+    cut = jnp.array if on_gpu else np.ascontiguousarray
+    body, head = cut(given[:, : d // 2]), cut(given[:, d // 2 :])
     sort = jax.jit(lambda w: jnp.sort(w, axis=0)[n // 2])
     ours = {
-        "mean": lambda: mean(j).w,
-        "coordinate median": lambda: median(j).w,
-        "Moreau(L1)": lambda: by_l1(j).w,
-        "geometric median": lambda: geometric(j).w,
-        "Moreau(L2)": lambda: by_l2(j).w,
-        "Blocks": lambda: blocks(j).w,
+        "mean": lambda: mean(given).w,
+        "coordinate median": lambda: median(given).w,
+        "Moreau(L1)": lambda: by_l1(given).w,
+        "geometric median": lambda: geometric(given).w,
+        "Moreau(L2)": lambda: by_l2(given).w,
+        "Blocks": lambda: blocks(given).w,
         "its parts": lambda: (by_l2(body).w, by_l1(head).w),
     }
     others = {} if on_gpu else {
@@ -129,10 +131,10 @@ def compare(n, d, byzfl, turns):
         row["turns that byzfl needs"] = turns[n]
         ms |= found
         ms |= timed({"Moreau(L2), alone": ours["Moreau(L2)"]})  # As byzfl is.
-    many = jnp.asarray(models(n, d, 0.3))
+    many = jnp.asarray(models(n, d, 0.3)) if on_gpu else models(n, d, 0.3)
     ms |= timed({"Moreau(L2), 30% far": lambda: by_l2(many).w})
     if n * d <= 10_000_000:
-        row["error of Moreau(L2)"] = accuracy(w, by_l2(j).w)
+        row["error of Moreau(L2)"] = accuracy(w, by_l2(given).w)
     return row
 
 
@@ -144,14 +146,15 @@ def warm(n=1000, d=7850, moved=10):
     w = models(n, d, 0.0)
     after = w.copy()
     after[:moved] += 0.01 * np.random.default_rng(1).standard_normal((moved, d), dtype=np.float32)
-    after = jnp.asarray(after)
+    if jax.default_backend() != "cpu":
+        w, after = jnp.asarray(w), jnp.asarray(after)
     rows = {}
     for name, aggregate in {
         "coordinate median": fp.CoordinateMedian(), "Moreau(L1(0.1))": fp.Moreau(fp.L1(0.1)),
         "Moreau(L1(0.001))": fp.Moreau(fp.L1(0.001)), "geometric median": fp.GeometricMedian(),
         "Moreau(L2(0.1))": fp.Moreau(fp.L2(0.1)),
     }.items():  # fmt: skip
-        start = aggregate(jnp.asarray(w)).w
+        start = aggregate(w).w
         followed = fp.Followed(aggregate, w)
         moves = itertools.cycle([after[:moved], w[:moved]])
         rows[name] = timed({
@@ -248,8 +251,8 @@ def verdicts(sizes, extra):
 
 
 def bandwidth():
-    """GB/s of a plain copy of a large array, read and write."""
-    big = jnp.ones(2**28 if jax.default_backend() != "cpu" else 2**26, jnp.float32)
+    """GB/s of a plain copy of a large array, read and write; on a CPU it would tell of page faults."""
+    big = jnp.ones(2**28, jnp.float32)
     copy = jax.jit(lambda x: x + 1)
     return 2 * big.nbytes / 1e9 / (timed({"copy": lambda: copy(big)})["copy"] / 1e3)
 
@@ -287,8 +290,9 @@ def main():
         rows.append(compare(n, d, byzfl, turns))
         print(f"{n} × {d:,}:", {k: round(v, 2) for k, v in rows[-1]["ms"].items()}, flush=True)
     extra = {"warm start, 10 of 1000 moved": warm(), "against the recursion": recursion()}
-    extra["bandwidth"] = bandwidth()
-    if not on_gpu:
+    if on_gpu:
+        extra["bandwidth"] = bandwidth()
+    else:
         extra["peak extra memory in W"] = memory()
     table = verdicts(rows, extra)
     report = {
