@@ -12,10 +12,11 @@ import numpy as np
 
 from fedplus._check import require_layout
 from fedplus._types import Host
-from fedplus.aggregation.base import Aggregate, Change, certified
+from fedplus.aggregation.base import Aggregate, Change, certified, exact
 from fedplus.aggregation.native import Part, all_of
 from fedplus.aggregation.neighbourhoods import Neighbourhoods
 from fedplus.aggregation.pulled import Pulled
+from fedplus.aggregation.sums import Sum, bounds
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
 
 
@@ -88,6 +89,25 @@ def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Aggr
     return certified(w, max(iterations), hypot(*residuals), True)
 
 
+def follow_mean(w_local: Host, memory: Sum, change: Change) -> tuple[Aggregate, Sum] | None:
+    """What ``sums.follow`` does."""
+    n, now = len(w_local), w_local[change.rows]
+    more = now - change.before
+    lost, most = bounds(memory, more, now, n, of=np)
+    if lost > most:
+        found = mean(all_of(w_local), None)
+        return found and (found, _sum(n * np.asarray(found.w, np.float64), 0 * most))
+    high, low, _ = memory
+    total = np.asarray(high, np.float64) + low + more.sum(axis=0, dtype=np.float64)
+    return exact((total / n).astype(now.dtype)), _sum(total, lost)
+
+
+def _sum(total: Host, lost: Any) -> Sum:
+    high: Any = total.astype(np.float32)
+    low: Any = (total - high).astype(np.float32)
+    return Sum(high, low, lost)
+
+
 def follow_geometric(
     w_local: Host, delta: float, start: Host, memory: Pulled, change: Change
 ) -> Any | None:
@@ -110,6 +130,15 @@ def follow(
 ) -> tuple[Aggregate, Any] | None:
     """``Moreau(psi)``'s."""
     return None
+
+
+@follow.register(Zero)
+@follow.register(Anchor)
+@follow.register(Quadratic)
+def _(
+    psi: AbstractPsi, w_local: Host, start: Host, memory: Any, change: Change
+) -> tuple[Aggregate, Any] | None:
+    return follow_mean(w_local, memory, change)
 
 
 @follow.register

@@ -25,9 +25,9 @@ class Followed:
     """The aggregate of N parties' models, of which a few change at a time; all weights equal.
 
     For a server that holds all models and gets some of them anew each round. It remembers what tells
-    most of the next aggregate: a geometric median then takes one pass over W, most often, and a
-    coordinatewise one of 256 parties or more, with Numba, none. The result is as exact as the
-    aggregator's own.
+    most of the next aggregate: a mean, and a coordinatewise median of 256 parties or more, then take
+    no pass over W, and a geometric median, most often, takes one over bytes, a quarter of it (one over
+    W itself without Numba). The result is as exact as the aggregator's own.
 
     Args:
         aggregator: E.g. ``Moreau(L2(0.1))``, ``CoordinateMedian()``.

@@ -6,10 +6,10 @@ from typing import Any
 import jax.numpy as jnp
 
 from fedplus._types import Matrix, Vector
-from fedplus.aggregation import neighbourhoods, pulled
+from fedplus.aggregation import neighbourhoods, pulled, sums
 from fedplus.aggregation.base import Aggregate, Change
 from fedplus.aggregation.minimise import by_blocks, minimise, of_delta_geometric
-from fedplus.psi import L1, L2, AbstractPsi, Blocks
+from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
 
 
 @singledispatch
@@ -18,9 +18,16 @@ def memory_of(psi: AbstractPsi, w: Vector, parties: int) -> Any:
     return ()
 
 
+@memory_of.register(Zero)
+@memory_of.register(Anchor)
+@memory_of.register(Quadratic)
+def _(psi: AbstractPsi, w: Vector, parties: int) -> Any:
+    return sums.nothing_known(w, parties)
+
+
 @memory_of.register
 def _(psi: L2, w: Vector, parties: int) -> Any:
-    return pulled.nothing_known(w)
+    return pulled.nothing_known(w, parties)
 
 
 @memory_of.register
@@ -48,6 +55,15 @@ def _follow(
     psi: AbstractPsi, w_local: Matrix, start: Vector, memory: Any, change: Change
 ) -> tuple[Aggregate, Any]:
     raise NotImplementedError(f"{type(psi).__name__} has a memory, but nothing that follows.")
+
+
+@_follow.register(Zero)
+@_follow.register(Anchor)
+@_follow.register(Quadratic)
+def _(
+    psi: AbstractPsi, w_local: Matrix, start: Vector, memory: Any, change: Change
+) -> tuple[Aggregate, Any]:
+    return sums.follow(w_local, memory, change)
 
 
 @_follow.register

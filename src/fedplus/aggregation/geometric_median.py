@@ -40,7 +40,7 @@ class GeometricMedian(AbstractAggregator):
 
     @override
     def memory(self, w: Vector, parties: int) -> Any:
-        return pulled.nothing_known(w)
+        return pulled.nothing_known(w, parties)
 
     @override
     def follow(

@@ -1,12 +1,12 @@
 """The mean: one product."""
 
-from typing import final
+from typing import Any, final
 
 from typing_extensions import override
 
 from fedplus._types import Host, Matrix, Vector, settings
-from fedplus.aggregation import at_hand, native
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact
+from fedplus.aggregation import at_hand, native, sums
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, Change, exact
 from fedplus.aggregation.rows import each_weight, shared_mean
 
 
@@ -26,6 +26,22 @@ class Mean(AbstractAggregator):
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         return mean(w_local, weights)
+
+    @override
+    def memory(self, w: Vector, parties: int) -> Any:
+        return sums.nothing_known(w, parties)
+
+    @override
+    def follow(
+        self, w_local: Matrix, start: Vector, memory: Any, change: Change
+    ) -> tuple[Aggregate, Any]:
+        return sums.follow(w_local, memory, change)
+
+    @override
+    def follow_at_hand(
+        self, w_local: Host, start: Host, memory: Any, change: Change
+    ) -> tuple[Aggregate, Any] | None:
+        return at_hand.follow_mean(w_local, memory, change)
 
     @override
     def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:

@@ -14,6 +14,8 @@ from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon, tiny
 from fedplus.aggregation.base import Change
+from fedplus.aggregation.coarse import Coarse, near, renewed
+from fedplus.aggregation.coarse import nothing_known as nothing_known_coarsely
 from fedplus.aggregation.reweighted import Median
 from fedplus.aggregation.rows import distances, each_weight
 from fedplus.aggregation.weiszfeld import weiszfeld
@@ -34,15 +36,18 @@ class Pulled(NamedTuple):
     """The direction, of length 1, in which the parties lie apart most."""
     yields: Array
     """The share of the slope that is missing along it."""
+    coarse: Coarse | tuple[()]
+    """W coarse; (): without compiled loops."""
 
 
-def nothing_known(w: Vector) -> Pulled | tuple[()]:
-    """Of models such as w; (): nothing would be remembered."""
+def nothing_known(w: Vector, parties: int) -> Pulled | tuple[()]:
+    """Of so many models such as w; (): nothing would be remembered."""
     if w.size == 1:
         return ()
     # A buffer each: a program that takes the memory over takes none twice.
     slope, yields = jnp.zeros((), w.dtype), jnp.zeros((), w.dtype)
-    return Pulled(jnp.zeros_like(w), slope, jnp.zeros_like(w), yields)
+    coarse = nothing_known_coarsely(w, parties)
+    return Pulled(jnp.zeros_like(w), slope, jnp.zeros_like(w), yields, coarse)
 
 
 def follow(
@@ -50,18 +55,28 @@ def follow(
 ) -> tuple[Median, Pulled]:
     """The δ-geometric median, from the last one, and what to remember."""
     memory = memory._replace(ahead=jnp.where(memory.slope > 0, memory.ahead, start))
+    begun = None
+    if isinstance(memory.coarse, Coarse):
+        coarse, pull = renewed(w_local, delta, memory.ahead, memory.coarse, change)
+        move, there = expected(memory, pull)
+        *begun, coarse = near(w_local, delta, there, coarse)
+        memory = memory._replace(coarse=coarse)
+    else:
+        move, there = expected(memory, _change_of_pulls(w_local, delta, memory.ahead, change))
+    found = weiszfeld(w_local, each_weight(w_local, None), delta, there, begun)
+    return found, learned(memory, move, found)
+
+
+def _change_of_pulls(w_local: Matrix, delta: Array, w: Vector, change: Change) -> Vector:
     models = jnp.concatenate([w_local[change.rows], change.before])
     sign = jnp.where(jnp.arange(len(models)) < len(change.rows), 1, -1)
-    q = sign / jnp.maximum(distances(models, memory.ahead), delta)
-    pull = jnp.matmul(q, models, precision=lax.Precision.HIGHEST) - jnp.sum(q) * memory.ahead
-    move, there = expected(memory, pull)
-    found = weiszfeld(w_local, each_weight(w_local, None), delta, there)
-    return found, learned(memory, move, found)
+    q = sign / jnp.maximum(distances(models, w), delta)
+    return jnp.matmul(q, models, precision=lax.Precision.HIGHEST) - jnp.sum(q) * w
 
 
 def expected(memory: Pulled, pull: Vector) -> tuple[Vector, Vector]:
     """How far a change of the pulls leads if all directions were alike, and to where they lead."""
-    ahead, slope, along, yields = memory
+    ahead, slope, along, yields, _ = memory
     move = pull * jnp.where(slope > 0, 1 / jnp.maximum(slope, tiny(pull)), 0)
     further = jnp.sum(along * move) * yields / (1 - yields)
     return move, ahead + (move + further * along)
@@ -81,4 +96,5 @@ def learned(memory: Pulled, move: Vector, found: Median) -> Pulled:
         found.slope,
         jnp.where(told, along, memory.along),
         jnp.where(told, yields, memory.yields),
+        memory.coarse,
     )

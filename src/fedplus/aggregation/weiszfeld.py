@@ -9,7 +9,9 @@ parties lie nearly on a line the sum may be nearly flat; there a step is stretch
 Most often none of this is needed, and the ordinary turns of ``reweighted`` are all there are.
 """
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,14 +30,17 @@ LEAP = 8
 """A stretched step of at least so many steps is taken; shorter ones acceleration does better."""
 
 
-def weiszfeld(w_local: Matrix, weights: Vector, delta: Array, start: Vector) -> Median:
-    """Iterate until w stands still.
+def weiszfeld(
+    w_local: Matrix, weights: Vector, delta: Array, start: Vector,
+    begun: Sequence[Any] | None = None,
+) -> Median:  # fmt: skip
+    """Iterate until w stands still. ``begun``: what ``reweighted`` would find, if it is known.
 
     Converged: the next step is at most 1e-4 ``ACCURACY`` times the (harmonic) mean
     distance, and the height is within ``ACCURACY`` of the least one, as a bound from below shows.
     """
     eps = epsilon(w_local)
-    ordinary, onwards = reweighted(w_local, weights, delta, start)
+    ordinary, onwards = begun or reweighted(w_local, weights, delta, start)
 
     def look(w: Vector, slow: Array) -> Visit[Array]:
         models = native.taken_anew(w_local)

@@ -10,30 +10,41 @@ own). ``FEDPLUS_NUMBA=always`` takes them for all. Without Numba, on a GPU, and 
 
 from fedplus.aggregation.native.calls import (
     ROOM,
+    first_turn,
     followed,
+    look,
     medians,
     product,
+    renewed,
     reweigh,
     soft_medians,
     steps_of,
+    turned,
     walk_of,
 )
+from fedplus.aggregation.native.layout import TOLD, Turn
 from fedplus.aggregation.native.place import Part, all_of, lying_in, taken_anew
 from fedplus.aggregation.native.switch import in_memory, usable, using, without
 
 __all__ = [
     "ROOM",
+    "TOLD",
     "Part",
+    "Turn",
     "all_of",
+    "first_turn",
     "followed",
     "in_memory",
+    "look",
     "lying_in",
     "medians",
     "product",
+    "renewed",
     "reweigh",
     "soft_medians",
     "steps_of",
     "taken_anew",
+    "turned",
     "usable",
     "using",
     "walk_of",

@@ -124,17 +124,17 @@ def delta_geometric_median(
 
 
 def followed_geometric(
-    w_local: Host, change: tuple[Host, Host], delta: float, start: Host, memory: tuple[Host, ...]
+    w_local: Host, change: tuple[Host, Host], delta: float, start: Host, memory: tuple[Any, ...]
 ) -> Found:
     """The δ-geometric median; ``memory`` is written to."""
-    ahead, slope, along, yields = memory
+    ahead, slope, along, yields, coarse = memory
     if not slope > 0:
         ahead[:] = start
-    w, weights = np.empty_like(ahead), _ones(len(w_local))
+    w, threads = np.empty_like(ahead), _threads("turns", w_local.size)
+    rows, before = change
     turns, left, done = pulled.follow(
-        w_local, *change, weights, np.float32(delta), _threads("turns", w_local.size),
-        ahead, slope, along, yields, w,
-    )  # fmt: skip
+        w_local, rows, before, np.float32(delta), threads, w, ahead, slope, along, yields, *coarse
+    )
     return Found(w, turns, float(left), float(slope * left), done)
 
 

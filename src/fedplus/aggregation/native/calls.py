@@ -8,11 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedplus._types import Array, Matrix, Vector
+from fedplus.aggregation.native.layout import MODELS, NUMBERS
 from fedplus.aggregation.native.place import lies_in
 from fedplus.aggregation.native.switch import register, threads_now
-from fedplus.aggregation.shares import Share
+from fedplus.aggregation.shares import Share, whole
 
-LEAST = {"product": 2**22, "reweigh": 2**21, "medians": 2**19, "soft_medians": 2**19}
+LEAST = {
+    "product": 2**22, "reweigh": 2**21, "look": 2**21, "medians": 2**19, "soft_medians": 2**19,
+}  # fmt: skip
 """Entries of W from which on another thread is worth waking."""
 Shape: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
 ROOM = 64
@@ -74,10 +77,49 @@ def followed(
     """What is remembered, in place of ``memory``, and what ``soft_medians`` finds."""
     size = share.size
     out = _of(size), _of(size), _of(size, np.int32), _of(size, np.int32)
-    kept = tuple(Shape(leaf.shape, leaf.dtype) for leaf in memory)
+    kept = tuple(map(_like, memory))
     args = w_local, rows.astype(np.int32), before, delta[None], start, *memory
     found = _call("follow", share, kept + out, *args, kept=5)
     return tuple(found[:4]), (*found[4:7], found[7] > 0)
+
+
+def renewed(
+    w_local: Matrix, rows: Vector, before: Matrix, delta: Array, at: Vector, ahead: Vector,
+    memory: tuple[Array, ...],
+) -> tuple[tuple[Array, ...], Vector]:  # fmt: skip
+    """What is remembered, in place of ``memory``, and by how much the pulls ahead changed."""
+    args = w_local, rows.astype(np.int32), before, delta[None], at, ahead, *memory
+    *kept, change = _call("renew", whole(1), (*map(_like, memory), _like(at)), *args, kept=6)
+    return tuple(kept), change
+
+
+def first_turn(
+    start: Vector, delta: Array, told: Vector, at: Vector, centre: Vector
+) -> tuple[Matrix, Vector]:
+    """The models and the numbers of a turn that has yet to look at W."""
+    out = Shape((MODELS, start.size), np.float32), _of(NUMBERS)
+    models, numbers = _ffi("begin", out, (start, delta[None], told, at, centre))
+    return models, numbers
+
+
+def look(
+    w_local: Matrix, entries: Matrix, units: Matrix, before: Vector, models: Matrix,
+    numbers: Vector, share: Share,
+) -> Vector:  # fmt: skip
+    """Distances of the share's rows, else 0, and then a sum over these."""
+    found: Vector
+    args = w_local, entries, units, before, models, numbers
+    (found,) = _call("look", share, (_of(sum(w_local.shape)),), *args)
+    return found
+
+
+def turned(
+    found: Matrix, centre: Vector, units: Matrix, state: tuple[Array, ...]
+) -> tuple[Array, ...]:
+    """The state after a turn, in place of the one before, by what each core has found."""
+    args = found, centre, units, *state
+    after: Any = _ffi("turn", tuple(map(_like, state)), args, kept=3)
+    return tuple(after)
 
 
 def steps_of(near: bool, delta: Any, spacing: Any) -> Any:
@@ -91,6 +133,10 @@ def steps_of(near: bool, delta: Any, spacing: Any) -> Any:
 def walk_of(near: bool) -> int:
     """How many passes coordinates take together towards their medians, from ``near`` or far."""
     return WALK if near else 0
+
+
+def _like(array: Array) -> Any:
+    return Shape(array.shape, array.dtype)
 
 
 def _of(size: int, dtype: Any = np.float32) -> Any:
@@ -110,10 +156,17 @@ def _call(
     if share.axis is None and w_local.size >= LEAST.get(name, inf):
         threads = threads_now()
     w_local, column = lies_in(w_local)
-    target = register(name if threads == 1 else f"{name}_in_threads")
+    numbers = (first, last, threads, column, steps)
+    part = jnp.stack([jnp.asarray(x, jnp.int32) for x in numbers])
+    loop = name if threads == 1 else f"{name}_in_threads"
+    return _ffi(loop, out, (w_local, *others), kept, part)
+
+
+def _ffi(
+    name: str, out: tuple[Any, ...], args: tuple[Array, ...], kept: int = 0, *more: Array
+) -> Any:
     places = {i: i - kept for i in range(kept, len(args))} if kept else None
     call: Any = jax.ffi.ffi_call(
-        target, out, vmap_method="sequential", input_output_aliases=places
+        register(name), out, vmap_method="sequential", input_output_aliases=places
     )  # fmt: skip
-    numbers = (first, last, threads, column, steps)
-    return call(w_local, *others, jnp.stack([jnp.asarray(x, jnp.int32) for x in numbers]))
+    return call(*args, *more)

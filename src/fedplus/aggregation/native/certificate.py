@@ -42,18 +42,33 @@ def is_beside_party(weights: Floats, delta: Float, r: Floats, size: Float) -> bo
 
 
 @loop
-def is_lowest(
-    weights: Floats, delta: Float, r: Floats, size: Float, slope: Float, left: Float
+def is_short(weights: Floats, size: Float, slope: Float, left: Float) -> bool:
+    """Whether the next step is."""
+    return bool(left <= SHORT * weights.sum() / slope + FOUR * EPSILON * size)
+
+
+@loop
+def is_low(
+    weights: Floats, delta: Float, r: Floats, size: Float, slope: Float, pull: Float
 ) -> bool:
-    """Whether the next step is short, and a bound from below shows that no point is much lower."""
+    """Whether a bound from below shows that no point is much lower than one with this pull."""
     weight, close = ZERO, ZERO
     for k in range(len(r)):
         weight += weights[k]
         close += weights[k] if r[k] <= HALF * delta else ZERO
     rounding = EIGHT * EPSILON * (slope * size + weight)
-    unbalanced, spring = max(slope * left - rounding, ZERO), close / delta
+    unbalanced, spring = max(pull - rounding, ZERO), close / delta
     height = height_of(weights, delta, r)
     held = unbalanced < HALF * delta * spring
     away = unbalanced / spring if held else TWO * height / weight + delta
-    is_short = left <= SHORT * weight / slope + FOUR * EPSILON * size
-    return bool(is_short and unbalanced * away <= NEAR_ENOUGH * height)
+    return bool(unbalanced * away <= NEAR_ENOUGH * height)
+
+
+@loop
+def is_lowest(
+    weights: Floats, delta: Float, r: Floats, size: Float, slope: Float, left: Float
+) -> bool:
+    """Whether the next step is short, and no point is much lower."""
+    return is_short(weights, size, slope, left) and is_low(
+        weights, delta, r, size, slope, slope * left
+    )

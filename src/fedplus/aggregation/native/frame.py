@@ -77,6 +77,14 @@ def counts(frame: Any, which: int, i: int) -> Any:
 
 
 @loop
+def octets(frame: Any, which: int, i: int) -> Any:
+    """The same, of whole numbers of 8 bits."""
+    found = buffer(frame, which, i)
+    shape = words(found[DIMENSIONS], 2)
+    return numba.carray(pointer(found[DATA]), (shape[0], shape[1]), np.int8)
+
+
+@loop
 def doubles(frame: Any, which: int, i: int) -> Any:
     """The same, of numbers of 64 bits, each kept as two whole numbers: JAX may not know of such."""
     found = buffer(frame, which, i)

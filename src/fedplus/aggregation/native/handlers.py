@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any
 
+from fedplus.aggregation.native.coarse_calls import begin, look, look_in_threads, renew, turn
 from fedplus.aggregation.native.following import follow
 from fedplus.aggregation.native.frame import (
     ARGUMENTS,
@@ -12,6 +13,7 @@ from fedplus.aggregation.native.frame import (
     doubles,
     integers,
     matrix,
+    octets,
     vector,
 )
 from fedplus.aggregation.native.loop import loop
@@ -73,12 +75,55 @@ def _follow(frame: Any) -> Any:
     )  # fmt: skip
 
 
+@loop
+def _renew(frame: Any) -> Any:
+    return (
+        matrix(frame, ARGUMENTS, 0), integers(frame, ARGUMENTS, 1), matrix(frame, ARGUMENTS, 2),
+        vector(frame, ARGUMENTS, 3), vector(frame, ARGUMENTS, 4), vector(frame, ARGUMENTS, 5),
+        integers(frame, ARGUMENTS, 12), vector(frame, RESULTS, 0), vector(frame, RESULTS, 1),
+        vector(frame, RESULTS, 2), vector(frame, RESULTS, 3), octets(frame, RESULTS, 4),
+        matrix(frame, RESULTS, 5), vector(frame, RESULTS, 6),
+    )  # fmt: skip
+
+
+@loop
+def _look(frame: Any) -> Any:
+    return (
+        matrix(frame, ARGUMENTS, 0), octets(frame, ARGUMENTS, 1), matrix(frame, ARGUMENTS, 2),
+        vector(frame, ARGUMENTS, 3), matrix(frame, ARGUMENTS, 4), vector(frame, ARGUMENTS, 5),
+        integers(frame, ARGUMENTS, 6), vector(frame, RESULTS, 0),
+    )  # fmt: skip
+
+
+@loop
+def _begin(frame: Any) -> Any:
+    return (
+        vector(frame, ARGUMENTS, 0), vector(frame, ARGUMENTS, 1), vector(frame, ARGUMENTS, 2),
+        vector(frame, ARGUMENTS, 3), vector(frame, ARGUMENTS, 4),
+        matrix(frame, RESULTS, 0), vector(frame, RESULTS, 1),
+    )  # fmt: skip
+
+
+@loop
+def _turn(frame: Any) -> Any:
+    return (
+        matrix(frame, ARGUMENTS, 0), vector(frame, ARGUMENTS, 1), matrix(frame, ARGUMENTS, 2),
+        vector(frame, RESULTS, 0), vector(frame, RESULTS, 1), vector(frame, RESULTS, 2),
+        vector(frame, RESULTS, 3), matrix(frame, RESULTS, 4), vector(frame, RESULTS, 5),
+    )  # fmt: skip
+
+
 LOOPS: dict[str, tuple[Any, Any]] = {
     "product": (product, _product),
     "product_in_threads": (product_in_threads, _product),
     "reweigh": (reweigh, _reweigh),
     "reweigh_in_threads": (reweigh_in_threads, _reweigh),
     "follow": (follow, _follow),
+    "renew": (renew, _renew),
+    "begin": (begin, _begin),
+    "look": (look, _look),
+    "look_in_threads": (look_in_threads, _look),
+    "turn": (turn, _turn),
     "medians": (medians, _medians),
     "medians_in_threads": (medians_in_threads, _medians),
     "soft_medians": (soft_medians, _soft_medians),

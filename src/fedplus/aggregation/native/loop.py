@@ -12,6 +12,7 @@ import numpy as np
 
 Float: TypeAlias = np.float32
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
+Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.int8]]
 Doubles: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Int: TypeAlias = np.int32
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]

@@ -4,58 +4,43 @@ from typing import Any
 
 import numpy as np
 
-from fedplus.aggregation.native.geometric_median import geometric_median
+from fedplus.aggregation.native.coarse import look_in_threads, renew
+from fedplus.aggregation.native.layout import (
+    CONVERGED,
+    ENDED,
+    IMAGE,
+    LEFT,
+    MODELS,
+    NUMBERS,
+    SLOPE,
+    STEP,
+    TURNS,
+    W,
+)
 from fedplus.aggregation.native.loop import (
     EPSILON,
     ONE,
     TINY,
     ZERO,
+    Bytes,
     Float,
     Floats,
     Ints,
-    in_threads,
     loop,
-    loop_in_threads,
-    piece,
 )
-from fedplus.aggregation.native.rows import distance
+from fedplus.aggregation.native.turns import begin, take_turn
 from fedplus.aggregation.pulled import MOST_YIELDING, NOISE
-
-
-@loop_in_threads
-def change_of_pulls(
-    w_local: Floats, rows: Ints, before: Floats, delta: Float, w: Floats, sums: Floats
-) -> None:
-    """Σ (w_k − w) / max(‖w_k − w‖, δ) over some rows, less the same of what they were before.
-
-    A thread adds up each row of ``sums``.
-    """
-    for t in in_threads(len(sums)):
-        begin, end = piece(len(rows), t, len(sums))
-        total = sums[t]
-        for j in range(len(total)):
-            total[j] = ZERO
-        for i in range(begin, end):
-            now, was = w_local[rows[i]], before[i]
-            p, q = ONE / max(distance(now, w), delta), ONE / max(distance(was, w), delta)
-            for j in range(len(total)):
-                total[j] += p * (now[j] - w[j]) - q * (was[j] - w[j])
 
 
 @loop
 def expected(
-    pulls: Floats, ahead: Floats, slope: Float, along: Floats, yields: Float, move: Floats,
+    change: Floats, ahead: Floats, slope: Float, along: Floats, yields: Float, move: Floats,
     w: Floats,
 ) -> None:  # fmt: skip
-    """How far changes of the pulls lead if all directions were alike, and the w they lead to."""
-    over = ONE / slope if slope > 0 else ZERO
+    """How far a change of the pulls leads if all directions were alike, and the w it leads to."""
+    over, product = ONE / slope if slope > 0 else ZERO, ZERO
     for j in range(len(move)):
-        move[j] = over * pulls[0, j]
-    for t in range(1, len(pulls)):
-        for j in range(len(move)):
-            move[j] += over * pulls[t, j]
-    product = ZERO
-    for j in range(len(move)):
+        move[j] = over * change[j]
         product += along[j] * move[j]
     further = product * yields / (ONE - yields)
     for j in range(len(w)):
@@ -88,19 +73,30 @@ def learned(
 
 @loop
 def follow(
-    w_local: Floats, rows: Ints, before: Floats, weights: Floats, delta: Float, threads: int,
-    ahead: Floats, slope: Any, along: Floats, yields: Any, w: Floats,
+    w_local: Floats, rows: Ints, before: Floats, delta: Float, threads: int, w: Floats, ahead: Floats,
+    slope: Any, along: Floats, yields: Any, told: Floats, at: Floats, r: Floats, pull: Floats,
+    centre: Floats, entries: Bytes, units: Floats,
 ) -> tuple[int, Float, bool]:  # fmt: skip
     """Write the minimiser to ``w``, and to the memory: the turns, ‖·‖₂ of the next step, and if it is.
 
     The memory is ``Pulled``'s, its numbers as arrays without axes; where it knows nothing,
     ``ahead`` is the last median.
     """
-    was, move, known = ahead.copy(), np.empty_like(w), slope[()]
-    pulls = np.empty((threads, len(w)), np.float32)
-    change_of_pulls(w_local, rows, before, delta, ahead, pulls)
-    expected(pulls, ahead, known, along, yields[()], move, w)
-    turns, left, slope[()], done = geometric_median(w_local, weights, delta, 0, threads, w, ahead)
+    n, d = w_local.shape
+    change, move, was, known = np.empty_like(w), np.empty_like(w), ahead.copy(), slope[()]
+    models, numbers = np.empty((MODELS, d), np.float32), np.empty(NUMBERS, np.float32)
+    r_now, sums = np.empty(n, np.float32), np.empty((threads, d), np.float32)
+    renew(
+        w_local, rows, before, delta, 0, at, ahead, told, r, pull, centre, entries, units, change
+    )  # fmt: skip
+    expected(change, ahead, known, along, yields[()], move, models[W])
+    begin(told, delta, at, centre, models, numbers)
+    while numbers[ENDED] == 0:
+        look_in_threads(
+            w_local, entries, units[0], r, numbers, models[STEP], models[W], threads, 0, r_now, sums
+        )  # fmt: skip
+        take_turn(r_now, sums, 0, told, at, r, pull, centre, units, models, numbers)
+    w[:], ahead[:], slope[()] = models[W], models[IMAGE], numbers[SLOPE]
     if known > 0:
         yields[()] = learned(was, move, w, ahead, along, yields[()])
-    return turns, left, done
+    return int(numbers[TURNS]), numbers[LEFT], numbers[CONVERGED] > 0

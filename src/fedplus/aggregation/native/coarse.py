@@ -1,0 +1,165 @@
+"""A coarse W, a byte an entry, for ``aggregation/coarse.py``: how it is made, and passes over it."""
+
+import numpy as np
+
+from fedplus.aggregation.native.finite import largest
+from fedplus.aggregation.native.layout import DELTA, EXACT, KNOWN, LOST, SHIFT, SQUARE
+from fedplus.aggregation.native.loop import (
+    EPSILON,
+    ONE,
+    TINY,
+    TWO,
+    ZERO,
+    Bytes,
+    Float,
+    Floats,
+    Ints,
+    in_threads,
+    loop,
+    loop_in_threads,
+    piece,
+)
+from fedplus.aggregation.native.rows import add_over_distance, distance
+
+NOTHING, PULLS, ALL = (np.float32(x) for x in range(3))
+"""What may be known; with ``PULLS``, not the bytes."""
+MOST = np.float32(126)
+WIDTH = 4096
+"""Columns that are rounded with one stretch of ``DITHER``."""
+DITHER = np.random.default_rng(0).random(2 * WIDTH, np.float32)
+"""What is rounded up, and what down: of rows that are alike not the same entries."""
+
+
+@loop
+def put_coarse(row: Floats, centre: Floats, k: int, to: Bytes) -> tuple[Float, Float]:
+    """Put row k, less the centre, in whole units: the unit, and how far off that is, ‖·‖₂."""
+    x = row - centre
+    most = np.full(1, largest(x.view(np.int32)), np.int32).view(np.float32)[0]
+    over, square = MOST / max(most, MOST * TINY), ZERO
+    for begin in range(0, len(x), WIDTH):
+        shift = (97 * k + 61 * (begin // WIDTH)) % WIDTH
+        stretch, dither = to[begin : begin + WIDTH], DITHER[shift : shift + WIDTH]
+        these = x[begin : begin + WIDTH]
+        for j in range(len(stretch)):
+            exact = over * these[j]
+            whole = np.floor(exact + dither[j])
+            stretch[j] = np.int8(whole)
+            square += (exact - whole) * (exact - whole)
+    return ONE / over, np.sqrt(square) / over
+
+
+@loop
+def add_pulls(now: Floats, p: Float, was: Floats, q: Float, w: Floats, total: Floats) -> None:
+    """Add p (w_k − w), less q times the same of what w_k was before."""
+    for j in range(len(w)):
+        total[j] += p * (now[j] - w[j]) - q * (was[j] - w[j])
+
+
+@loop
+def renew(
+    w_local: Floats, rows: Ints, before: Floats, delta: Float, column: int, at: Floats,
+    ahead: Floats, told: Floats, r: Floats, pull: Floats, centre: Floats, entries: Bytes,
+    units: Floats, change: Floats,
+) -> None:  # fmt: skip
+    """Bring what is remembered up to date; ``change``: of the sum of the pulls at ``ahead``."""
+    change[:] = 0
+    for i in range(len(rows)):
+        k, was = rows[i], before[i]
+        now = w_local[k, column : column + len(at)]
+        q, r[k] = ONE / max(r[k], delta), distance(now, at)
+        add_pulls(now, ONE / max(r[k], delta), was, q, at, pull)
+        p, q = ONE / max(distance(now, ahead), delta), ONE / max(distance(was, ahead), delta)
+        add_pulls(now, p, was, q, ahead, change)
+    told[LOST] += EPSILON * np.sqrt(np.float32(2 * len(rows)))
+    if told[KNOWN] == NOTHING:
+        return
+    typical = len(r) / (ONE / np.maximum(r, delta)).sum()
+    every = told[KNOWN] == PULLS or distance(at, centre) > typical
+    if every:
+        centre[:] = at
+    for i in range(len(entries) if every else len(rows)):
+        k = i if every else rows[i]
+        row = w_local[k, column : column + len(at)]
+        units[0, k], units[1, k] = put_coarse(row, centre, k, entries[k])
+    told[KNOWN] = ALL
+
+
+@loop
+def products(entries: Bytes, k: int, size: int, step: Floats, t: Floats) -> None:
+    """Of a row, or of four, from k on, their products with a step."""
+    row, a = entries[k], ZERO
+    if size == 1:
+        for j in range(len(step)):
+            a += step[j] * np.float32(row[j])
+        t[0] = a
+        return
+    second, third, fourth = entries[k + 1], entries[k + 2], entries[k + 3]
+    b, c, e = ZERO, ZERO, ZERO
+    for j in range(len(step)):
+        x = step[j]
+        a += x * np.float32(row[j])
+        b += x * np.float32(second[j])
+        c += x * np.float32(third[j])
+        e += x * np.float32(fourth[j])
+    t[0], t[1], t[2], t[3] = a, b, c, e
+
+
+@loop
+def add(entries: Bytes, k: int, size: int, p: Floats, total: Floats) -> None:
+    """Add a row, or four, from k on, each times a number."""
+    row, a = entries[k], p[0]
+    if size == 1:
+        for j in range(len(total)):
+            total[j] += a * np.float32(row[j])
+        return
+    second, third, fourth = entries[k + 1], entries[k + 2], entries[k + 3]
+    b, c, e = p[1], p[2], p[3]
+    for j in range(len(total)):
+        total[j] += (a * np.float32(row[j]) + b * np.float32(second[j])) + (
+            c * np.float32(third[j]) + e * np.float32(fourth[j])
+        )
+
+
+@loop
+def look_at_rows(
+    w_local: Floats, entries: Bytes, unit: Floats, before: Floats, numbers: Floats, step: Floats,
+    w: Floats, first: int, last: int, column: int, r: Floats, total: Floats,
+) -> None:  # fmt: skip
+    """Distances from w, a step from where they were these, and a sum over some rows added.
+
+    Of the rows as they are, if ``EXACT``: Σ δ / max(r_k, δ) w_k. Else of coarse ones, times by how
+    much more each counts than before.
+    """
+    delta = numbers[DELTA]
+    if numbers[EXACT] > 0:
+        ones = np.ones(len(r), np.float32)
+        add_over_distance(w_local, ones, delta, w, first, last, column, r, total)
+        return
+    k, t = first, np.empty(4, np.float32)
+    while k < last:
+        size = 4 if k + 4 <= last else 1
+        products(entries, k, size, step, t)
+        for i in range(size):
+            m = k + i
+            along = unit[m] * t[i] + numbers[SHIFT]
+            square = before[m] * before[m] - TWO * along + numbers[SQUARE]
+            r[m] = np.sqrt(max(square, ZERO))
+            t[i] = unit[m] * (ONE / max(r[m], delta) - ONE / max(before[m], delta))
+        add(entries, k, size, t, total)
+        k += size
+
+
+@loop_in_threads
+def look_in_threads(
+    w_local: Floats, entries: Bytes, unit: Floats, before: Floats, numbers: Floats, step: Floats,
+    w: Floats, threads: int, column: int, r: Floats, sums: Floats,
+) -> None:  # fmt: skip
+    """The same of all rows; a thread adds up each row of ``sums``."""
+    for t in in_threads(threads):
+        first, last = piece(len(r), t, threads)
+        total = sums[t]
+        for j in range(len(total)):
+            total[j] = ZERO
+        look_at_rows(
+            w_local, entries, unit, before, numbers, step, w, first, last, column, r, total
+        )
