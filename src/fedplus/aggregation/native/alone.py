@@ -51,8 +51,8 @@ class Found(NamedTuple):
 
 def mean(part: Part, weights: Host | None) -> Found:
     """Σ a_k w_k / Σ a_k; None: all equal."""
-    w_local, column, size = part
-    weights, total = _each(part, weights), np.empty(size, np.float32)
+    w_local, column, size, _ = part
+    weights, total = _each(part, weights), part.room()
     threads = _threads("sum", len(weights) * size)
     if threads == 1:
         return Found(total, 1, 0.0, 0.0, means.mean(w_local, weights, column, total))
@@ -62,13 +62,13 @@ def mean(part: Part, weights: Host | None) -> Found:
 
 def coordinate_median(part: Part, weights: Host | None, start: Host | None) -> Found:
     """The coordinatewise median."""
-    w_local, column, size = part
+    w_local, column, size, _ = part
     if weights is None and start is None and len(w_local) <= NETWORK_UP_TO:
         return Found(_median_of(part, NETWORK_UP_TO), 1, 0.0, 0.0, _is_finite(part))
     weights = _each(part, weights)
     middle, spacing = _sampled(part)
     spacing *= len(weights) / weights.sum()
-    w, passes, closed = np.empty(size, np.float32), *np.empty((2, size), np.int32)
+    w, passes, closed = part.room(), *np.empty((2, size), np.int32)
     threads = _threads("columns", len(weights) * size)
     solve = median.medians if threads == 1 else median.medians_in_threads
     begin = middle if start is None else start
@@ -81,7 +81,7 @@ def delta_coordinate_median(
     part: Part, weights: Host | None, delta: float, start: Host | None
 ) -> Found:
     """The δ-coordinatewise median."""
-    w_local, column, size = part
+    w_local, column, size, _ = part
     if start is None and weights is None and len(w_local) <= NETWORK_UP_TO:
         start = _median_of(part, NETWORK_UP_TO)  # The root is at most δ away.
         steps, spacing = STEPS, np.zeros_like(start)
@@ -91,7 +91,8 @@ def delta_coordinate_median(
         start = middle if start is None else start
     weights = _each(part, weights)
     spacing *= len(weights) / weights.sum()
-    (w, pull), (passes, done) = np.empty((2, size), np.float32), np.empty((2, size), np.int32)
+    w, pull = part.room(), np.empty(size, np.float32)
+    passes, done = np.empty((2, size), np.int32)
     threads = _threads("columns", len(weights) * size)
     solve = soft_median.soft_medians if threads == 1 else soft_median.soft_medians_in_threads
     which = _whole(size, threads, column, steps)
@@ -104,10 +105,10 @@ def delta_geometric_median(
     part: Part, weights: Host | None, delta: float, start: Host | None
 ) -> Found:
     """The δ-geometric median by its ordinary turns."""
-    w_local, column, size = part
+    w_local, column, size, _ = part
     weights = _each(part, weights)
     threads = _threads("turns", len(weights) * size)
-    w, ahead = np.empty((2, size), np.float32)
+    w, ahead = part.room(), np.empty(size, np.float32)
     if start is not None:
         w[:] = start
     elif len(weights) <= few.FEW:
@@ -155,7 +156,7 @@ def followed_coordinates(
 
 
 def _is_finite(part: Part) -> bool:
-    w_local, column, size = part
+    w_local, column, size, _ = part
     threads = _threads("sum", len(w_local) * size)
     found: bool = finite.all_are_finite(w_local.view(np.int32), column, size, threads)
     return found

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
+import numpy as np
+
 from fedplus._types import Host, Matrix
 
 _LIES: ContextVar[tuple[Matrix, Matrix, int] | None] = ContextVar("lies", default=None)
@@ -38,6 +40,12 @@ class Part(NamedTuple):
     w_local: Host
     column: int
     size: int
+    to: Host | None = None
+    """Where their aggregate may be written; None: to memory of its own."""
+
+    def room(self) -> Host:
+        """For the aggregate."""
+        return np.empty(self.size, np.float32) if self.to is None else self.to
 
 
 def all_of(w_local: Host) -> Part:
