@@ -75,7 +75,8 @@ def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Aggr
     for pattern, pieces in psi.spans().items():
         (first, last), *more = pieces
         columns: Any = slice(first, last)
-        block = Part(part.w_local, part.column + first, last - first, w[columns])
+        room: Any = w[columns]
+        block = Part(part.w_local, part.column + first, last - first, room)
         if more:
             columns = np.concatenate([np.arange(*piece) for piece in pieces])
             block = all_of(part.w_local[:, part.column + columns])
@@ -83,7 +84,7 @@ def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Aggr
         one = minimise(psi.parts[pattern], block, weights, begin)
         if one is None:
             return None
-        if one.w is not block.to:
+        if one.w is not room:
             w[columns] = one.w
         found.append(one)
     _, iterations, residuals, _ = zip(*found, strict=True)

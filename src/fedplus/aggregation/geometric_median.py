@@ -11,7 +11,7 @@ from fedplus.aggregation import at_hand, native, pulled
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, Change, certified
 from fedplus.aggregation.coordinate_median import CoordinateMedian
 from fedplus.aggregation.rows import each_weight
-from fedplus.aggregation.start import good_start
+from fedplus.aggregation.start import start_of
 from fedplus.aggregation.weiszfeld import weiszfeld
 
 
@@ -33,9 +33,8 @@ class GeometricMedian(AbstractAggregator):
         if w_local.shape[1] == 1:
             return CoordinateMedian().solve(w_local, weights, start)
         each = each_weight(w_local, weights)
-        start = good_start(w_local, each) if start is None else start
         least = jnp.full((), _least(w_local), w_local.dtype)
-        found = weiszfeld(w_local, each, least, start)
+        found = weiszfeld(w_local, each, least, start_of(w_local, each, least, start))
         return Aggregate(found.w, found.turns, found.left, found.converged)
 
     @override

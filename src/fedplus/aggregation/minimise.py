@@ -18,7 +18,7 @@ from fedplus.aggregation.rows import each_weight, weighted_mean
 from fedplus.aggregation.search import sample_rows
 from fedplus.aggregation.shares import agreed
 from fedplus.aggregation.soft_median import soft_median
-from fedplus.aggregation.start import good_start
+from fedplus.aggregation.start import start_of
 from fedplus.aggregation.weiszfeld import weiszfeld
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
 
@@ -72,7 +72,7 @@ def _(psi: L2, w_local: Matrix, weights: Vector | None, start: Vector | None) ->
         return minimise(L1(psi.delta), w_local, weights, start)
     each = each_weight(w_local, weights)
     delta = jnp.asarray(psi.delta, w_local.dtype)
-    start = good_start(w_local, each) if start is None else start
+    start = start_of(w_local, each, delta, start)
     return of_delta_geometric(weiszfeld(w_local, each, delta, start), delta, jnp.sum(each))
 
 

@@ -3,13 +3,21 @@
 import jax.numpy as jnp
 from jax import lax
 
-from fedplus._types import Matrix, Vector
+from fedplus._types import Array, Matrix, Vector
+from fedplus.aggregation import native
 from fedplus.aggregation.median import median_of_few
 from fedplus.aggregation.rows import distances, weighted_mean
 from fedplus.aggregation.search import evenly
 from fedplus.aggregation.shares import agreed
 
 START_ROWS = 21
+
+
+def start_of(w_local: Matrix, weights: Vector, delta: Array, given: Vector | None) -> Vector:
+    """Where to begin: of a few parties, near the end; else where one is told, or at a good place."""
+    if len(w_local) <= native.FEW and native.usable(w_local):
+        return native.near_median(w_local, weights, delta)
+    return good_start(w_local, weights) if given is None else given
 
 
 def good_start(w_local: Matrix, weights: Vector) -> Vector:

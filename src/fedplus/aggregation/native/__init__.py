@@ -9,11 +9,13 @@ own). ``FEDPLUS_NUMBA=always`` takes them for all. Without Numba, on a GPU, and 
 """
 
 from fedplus.aggregation.native.calls import (
+    FEW,
     ROOM,
     first_turn,
     followed,
     look,
     medians,
+    near_median,
     product,
     renewed,
     reweigh,
@@ -27,6 +29,7 @@ from fedplus.aggregation.native.place import Part, all_of, lying_in, taken_anew
 from fedplus.aggregation.native.switch import in_memory, usable, using, without
 
 __all__ = [
+    "FEW",
     "ROOM",
     "TOLD",
     "Part",
@@ -38,6 +41,7 @@ __all__ = [
     "look",
     "lying_in",
     "medians",
+    "near_median",
     "product",
     "renewed",
     "reweigh",

@@ -22,7 +22,7 @@ from fedplus.aggregation.native import (
     ranks,
     soft_median,
 )
-from fedplus.aggregation.native.calls import STEPS, steps_of, walk_of
+from fedplus.aggregation.native.calls import FEW, STEPS, steps_of, walk_of
 from fedplus.aggregation.native.place import Part
 from fedplus.aggregation.native.switch import most_threads
 from fedplus.aggregation.network import comparators
@@ -111,8 +111,9 @@ def delta_geometric_median(
     w, ahead = part.room(), np.empty(size, np.float32)
     if start is not None:
         w[:] = start
-    elif len(weights) <= few.FEW:
-        few.near_median(w_local, weights, np.float32(delta), column, threads, w)
+    elif len(weights) <= FEW:
+        which = _whole(len(weights), threads, column)
+        few.near_median_in_threads(w_local, weights, _one(delta), which, w)
     elif len(weights) <= GLANCED_AT:
         glance.start_from_glance(w_local, weights, column, threads, w)
     else:

@@ -14,12 +14,15 @@ from fedplus.aggregation.native.switch import register, threads_now
 from fedplus.aggregation.shares import Share, whole
 
 LEAST = {
-    "product": 2**22, "reweigh": 2**21, "look": 2**21, "medians": 2**19, "soft_medians": 2**19,
+    "product": 2**22, "reweigh": 2**21, "look": 2**21, "near_median": 2**18, "medians": 2**19,
+    "soft_medians": 2**19,
 }  # fmt: skip
 """Entries of W from which on another thread is worth waking."""
 Shape: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
 ROOM = 64
 """Parties that a coordinate's list has room for."""
+FEW = 16
+"""Parties whose products with each other are few."""
 STEPS = 8
 """Newton's steps that coordinates take together, at most."""
 WALK = 3
@@ -41,6 +44,14 @@ def reweigh(
     out = _of(n), _of(d)
     r, total = _call("reweigh", share, out, w_local, weights, delta[None], w)
     return r, total
+
+
+def near_median(w_local: Matrix, weights: Vector, delta: Array) -> Vector:
+    """Near the δ-geometric median of a few parties, by their products."""
+    w: Vector
+    n, d = w_local.shape
+    (w,) = _call("near_median", whole(n), (_of(d),), w_local, weights, delta[None])
+    return w
 
 
 def medians(

@@ -18,6 +18,7 @@ from fedplus.aggregation.native.loop import (
     loop,
     loop_in_threads,
     piece,
+    put,
 )
 from fedplus.aggregation.native.rows import add_over_distance, distance
 
@@ -33,9 +34,11 @@ DITHER = np.random.default_rng(0).random(2 * WIDTH, np.float32)
 @loop
 def put_coarse(row: Floats, centre: Floats, k: int, to: Bytes) -> tuple[Float, Float]:
     """Put row k, less the centre, in whole units: the unit, and how far off that is, ‖·‖₂."""
-    x = row - centre
-    most = np.full(1, largest(x.view(np.int32)), np.int32).view(np.float32)[0]
-    over, square = MOST / max(most, MOST * TINY), ZERO
+    x, one = np.empty(len(centre), np.float32), np.empty(1, np.float32)
+    for j in range(len(x)):
+        x[j] = row[j] - centre[j]
+    one.view(np.int32)[0] = largest(x.view(np.int32))
+    over, square = MOST / max(one[0], MOST * TINY), ZERO
     for begin in range(0, len(x), WIDTH):
         shift = (97 * k + 61 * (begin // WIDTH)) % WIDTH
         stretch, dither = to[begin : begin + WIDTH], DITHER[shift : shift + WIDTH]
@@ -62,7 +65,8 @@ def renew(
     units: Floats, change: Floats,
 ) -> None:  # fmt: skip
     """Bring what is remembered up to date; ``change``: of the sum of the pulls at ``ahead``."""
-    change[:] = 0
+    for j in range(len(change)):
+        change[j] = ZERO
     for i in range(len(rows)):
         k, was = rows[i], before[i]
         now = w_local[k, column : column + len(at)]
@@ -73,10 +77,12 @@ def renew(
     told[LOST] += EPSILON * np.sqrt(np.float32(2 * len(rows)))
     if told[KNOWN] == NOTHING:
         return
-    typical = len(r) / (ONE / np.maximum(r, delta)).sum()
-    every = told[KNOWN] == PULLS or distance(at, centre) > typical
+    slope = ZERO
+    for k in range(len(r)):
+        slope += ONE / max(r[k], delta)
+    every = told[KNOWN] == PULLS or distance(at, centre) > len(r) / slope
     if every:
-        centre[:] = at
+        put(at, centre)
     for i in range(len(entries) if every else len(rows)):
         k = i if every else rows[i]
         row = w_local[k, column : column + len(at)]

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedplus.aggregation.native import coarse, turns
 from fedplus.aggregation.native.layout import STEP, W
-from fedplus.aggregation.native.loop import Bytes, Floats, Ints, loop, loop_in_threads
+from fedplus.aggregation.native.loop import Bytes, Floats, Ints, loop, loop_in_threads, put
 
 renew_rows, look_at_rows, look_at_all = coarse.renew, coarse.look_at_rows, coarse.look_in_threads
 take_turn, begin_turns = turns.take_turn, turns.begin
@@ -58,7 +58,7 @@ def begin(
     numbers: Floats,
 ) -> None:  # fmt: skip
     """``turns.begin``, at the start."""
-    models[W] = start
+    put(start, models[W])
     begin_turns(told, delta[0], at, centre, models, numbers)
 
 

@@ -12,15 +12,14 @@ from fedplus.aggregation.native.loop import (
     Doubles,
     Float,
     Floats,
+    Ints,
     in_threads,
     loop,
     loop_in_threads,
     piece,
 )
-from fedplus.aggregation.native.rows import distance, put_sum_in_threads
+from fedplus.aggregation.native.rows import distance, put_sum, put_sum_in_threads
 
-FEW = 16
-"""Parties."""
 BLOCK = 512
 """Columns whose differences stay in the cache closest to a core."""
 STRETCH = 32
@@ -112,23 +111,40 @@ def shares_of_median(gram: Doubles, weights: Floats, delta: Float, p: Doubles) -
         p[k] = image[k]
 
 
-@loop_in_threads
-def near_median(
-    w_local: Floats, weights: Floats, delta: Float, column: int, threads: int, w: Floats
-) -> None:
-    """Put w where the parties' products put the δ-geometric median."""
-    n, d = len(w_local), len(w)
-    centre = central(w_local, column, d)
-    grams = np.zeros((threads, n, n), np.float64)
-    for t in in_threads(threads):
-        begin, end = piece(d, t, threads)
-        add_products(w_local, centre, column + begin, column + end, grams[t])
+@loop
+def shares_by_products(grams: Doubles, weights: Floats, delta: Float) -> Floats:
+    """The same from the products below the diagonal, of which each of ``grams`` has a part."""
     gram = grams[0]
-    for t in range(1, threads):
+    for t in range(1, len(grams)):
         gram += grams[t]
+    n = len(gram)
     for k in range(n):
         for other in range(k):
             gram[other, k] = gram[k, other]
     p = np.full(n, 1.0 / n)
     shares_of_median(gram, weights, delta, p)
-    put_sum_in_threads(w_local, p.astype(np.float32), column, threads, w)
+    return p.astype(np.float32)
+
+
+@loop
+def near_median(w_local: Floats, weights: Floats, delta: Floats, part: Ints, w: Floats) -> None:
+    """Put w where the parties' products put the δ-geometric median."""
+    n, d, column = len(w_local), len(w), part[3]
+    grams = np.zeros((1, n, n), np.float64)
+    add_products(w_local, central(w_local, column, d), column, column + d, grams[0])
+    put_sum(w_local, shares_by_products(grams, weights, delta[0]), column, w)
+
+
+@loop_in_threads
+def near_median_in_threads(
+    w_local: Floats, weights: Floats, delta: Floats, part: Ints, w: Floats
+) -> None:
+    """The same."""
+    n, d, threads, column = len(w_local), len(w), part[2], part[3]
+    centre = central(w_local, column, d)
+    grams = np.zeros((threads, n, n), np.float64)
+    for t in in_threads(threads):
+        begin, end = piece(d, t, threads)
+        add_products(w_local, centre, column + begin, column + end, grams[t])
+    p = shares_by_products(grams, weights, delta[0])
+    put_sum_in_threads(w_local, p, column, threads, w)

@@ -4,6 +4,7 @@ from functools import cache
 from typing import Any
 
 from fedplus.aggregation.native.coarse_calls import begin, look, look_in_threads, renew, turn
+from fedplus.aggregation.native.few import near_median, near_median_in_threads
 from fedplus.aggregation.native.following import follow
 from fedplus.aggregation.native.frame import (
     ARGUMENTS,
@@ -41,6 +42,14 @@ def _reweigh(frame: Any) -> Any:
         matrix(frame, ARGUMENTS, 0), vector(frame, ARGUMENTS, 1), vector(frame, ARGUMENTS, 2),
         vector(frame, ARGUMENTS, 3), integers(frame, ARGUMENTS, 4),
         vector(frame, RESULTS, 0), vector(frame, RESULTS, 1),
+    )  # fmt: skip
+
+
+@loop
+def _near_median(frame: Any) -> Any:
+    return (
+        matrix(frame, ARGUMENTS, 0), vector(frame, ARGUMENTS, 1), vector(frame, ARGUMENTS, 2),
+        integers(frame, ARGUMENTS, 3), vector(frame, RESULTS, 0),
     )  # fmt: skip
 
 
@@ -124,6 +133,8 @@ LOOPS: dict[str, tuple[Any, Any]] = {
     "look": (look, _look),
     "look_in_threads": (look_in_threads, _look),
     "turn": (turn, _turn),
+    "near_median": (near_median, _near_median),
+    "near_median_in_threads": (near_median_in_threads, _near_median),
     "medians": (medians, _medians),
     "medians_in_threads": (medians_in_threads, _medians),
     "soft_medians": (soft_medians, _soft_medians),

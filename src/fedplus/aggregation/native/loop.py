@@ -90,6 +90,13 @@ def piece(size: int, t: int, threads: int) -> tuple[int, int]:
     return t * size // threads, (t + 1) * size // threads
 
 
+@loop
+def put(x: Floats, to: Floats) -> None:
+    """Copy a model. Numba takes seconds to compile an assignment to a row of a matrix."""
+    for j in range(len(to)):
+        to[j] = x[j]
+
+
 @loop_in_threads
 def in_turn(count: int) -> int:
     """The sum of the first so many numbers, to see whether there are threads."""

@@ -27,6 +27,7 @@ from fedplus.aggregation.native.loop import (
     Floats,
     Ints,
     loop,
+    put,
 )
 from fedplus.aggregation.native.turns import begin, take_turn
 from fedplus.aggregation.pulled import MOST_YIELDING, NOISE
@@ -96,7 +97,9 @@ def follow(
             w_local, entries, units[0], r, numbers, models[STEP], models[W], threads, 0, r_now, sums
         )  # fmt: skip
         take_turn(r_now, sums, 0, told, at, r, pull, centre, units, models, numbers)
-    w[:], ahead[:], slope[()] = models[W], models[IMAGE], numbers[SLOPE]
+    put(models[W], w)
+    put(models[IMAGE], ahead)
+    slope[()] = numbers[SLOPE]
     if known > 0:
         yields[()] = learned(was, move, w, ahead, along, yields[()])
     return int(numbers[TURNS]), numbers[LEFT], numbers[CONVERGED] > 0

@@ -40,6 +40,7 @@ from fedplus.aggregation.native.loop import (
     Float,
     Floats,
     loop,
+    put,
 )
 from fedplus.aggregation.reweighted import MOST_TURNS
 
@@ -56,7 +57,7 @@ def begin(
     numbers[DELTA], numbers[LEFT], numbers[LEFT_BEFORE] = delta, INFINITY, INFINITY
     numbers[EXACT] = ONE if told[KNOWN] != ALL or told[AFAR] > 0 else ZERO
     for i in (IMAGE, W_BEFORE, IMAGE_BEFORE):
-        models[i] = models[W]
+        put(models[W], models[i])
     set_step(at, centre, models, numbers)
 
 
@@ -169,7 +170,9 @@ def take_turn(
         return
     unsure = ZERO
     if exact:
-        told[LOST], at[:], r[:] = ZERO, w, r_now
+        told[LOST] = ZERO
+        put(w, at)
+        put(r_now, r)
         for j in range(len(w)):
             pull[j] = slope * (image[j] - w[j])
     else:
