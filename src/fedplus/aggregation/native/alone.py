@@ -97,8 +97,10 @@ def delta_coordinate_median(
     solve = soft_median.soft_medians if threads == 1 else soft_median.soft_medians_in_threads
     which = _whole(size, threads, column, steps)
     solve(w_local, weights, _one(delta), start, spacing, which, w, pull, passes, done)
+    if not done.all():  # What is left is whatever was in memory.
+        return Found(w, 0, 0.0, 0.0, False)
     strength = float(np.linalg.norm(pull))
-    return Found(w, int(passes.max()), strength / weights.sum(), strength, bool(done.all()))
+    return Found(w, int(passes.max()), strength / weights.sum(), strength, True)
 
 
 def delta_geometric_median(
