@@ -148,3 +148,43 @@ def test_what_came_and_went_leaves_nothing_in_a_mean(size, at_hand, monkeypatch)
             exact = w_local.astype(float).mean(0)
             np.testing.assert_allclose(found.w, exact, rtol=0, atol=4e-7)
             np.testing.assert_array_equal(following.w_local, w_local)
+
+
+@pytest.mark.parametrize("at_hand", [True, False])
+def test_what_one_model_left_in_a_mean_no_other_hides(at_hand, monkeypatch):
+    monkeypatch.setattr(native.switch, "asked", lambda: "always")
+    if not at_hand:
+        monkeypatch.setattr(native, "in_memory", lambda *_: None)
+    w_local = np.random.default_rng(3).normal(size=(N, 40)).astype(np.float32)
+    following = fp.Followed(fp.Mean(), w_local)
+    far, other = w_local[:2].copy()
+    far[0], other[1] = 1e20, 1e20
+    following.update([0], far[None])
+    found = following.update([0, 1], [w_local[0], other])
+    np.testing.assert_allclose(found.w[0], w_local[:, 0].astype(float).mean(), atol=4e-7)
+
+
+def test_a_jump_is_followed():
+    """Many rows at once, far: bytes alone cannot tell where that leads."""
+    rng = np.random.default_rng(4)
+    w_local = rng.normal(size=(N, D)).astype(np.float32)
+    following = fp.Followed(Moreau(L2(0.1)), w_local)
+    for t in range(12):
+        rows = rng.permutation(N)[: 15 if t % 4 == 3 else K]
+        now = w_local[rows] + (1.0 if t % 4 == 3 else 0.01) * rng.normal(size=(len(rows), D))
+        w_local[rows] = now
+        found = following.update(rows, now)
+        assert found.converged
+        assert following._way._memory.slope > 0  # It has not begun anew.
+    assert_near(found.w, REFERENCES["L2"](w_local.astype(float)), w_local)
+
+
+@pytest.mark.parametrize("parties", [5, 16])
+@pytest.mark.parametrize("aggregator", [fp.GeometricMedian(), Moreau(L2(0.1))])
+def test_no_party_is_too_far_away_for_a_few(parties, aggregator):
+    """Where squares do not fit into 32 bits."""
+    w_local = np.random.default_rng(5).normal(size=(parties, 4096)).astype(np.float32)
+    w_local[0] = 1e20
+    for start in (None, w_local[1]):
+        found = aggregator(w_local, start=start)
+        assert np.abs(found.w).max() < 10

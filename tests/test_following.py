@@ -287,8 +287,10 @@ def test_a_checkpoint_of_a_run_that_remembered_nothing_will_do(name, tmp_path, m
     np.testing.assert_allclose(found.w_global, simulated(name).w_global, rtol=0, atol=1e-6)
 
 
-def test_each_of_several_runs_remembers_its_own():
-    several = [presets.fedcomed_plus(eta=0.1, sigma=1.0, delta=delta) for delta in (0.01, 0.03)]
+@pytest.mark.parametrize("name", ["fedgeomed+", "fedcomed+"])
+def test_each_of_several_runs_remembers_its_own(name):
+    method = {"fedgeomed+": presets.fedgeomed_plus, "fedcomed+": presets.fedcomed_plus}[name]
+    several = [method(eta=0.1, sigma=1.0, delta=delta) for delta in (0.01, 0.03)]
     rng = np.random.default_rng(1)
     parties = [(rng.standard_normal((6, 30)), rng.integers(0, 4, 6)) for _ in range(320)]
     with native.using(least=0):
@@ -296,7 +298,7 @@ def test_each_of_several_runs_remembers_its_own():
             several, fp.Federation.from_arrays(parties, parties), MODEL, seeds=(0, 1), rounds=24,
             cohort=9, steps=2, batch_size=3, progress=False,
         )  # fmt: skip
-    alone = simulated("fedcomed+")
+    alone = simulated(name)
     np.testing.assert_allclose(found[2].w_global, alone.w_global, rtol=0, atol=1e-6)
     assert np.abs(found[0].w_global - alone.w_global).max() > 1e-5
 

@@ -88,7 +88,7 @@ def near(
     told, at, r, pull, models, numbers = lax.while_loop(unfinished, turn, first)
     w, image, _, image_before, _ = models
     last = native.Turn.of(numbers)
-    onwards = jnp.where(last.left <= last.left_before, image, image_before)
+    onwards = jnp.where(last.left < last.left_before, image, image_before)
     count, converged = last.turns.astype(jnp.int32), last.converged > 0
     median = Median(w, last.left, last.slope * last.left, count, converged, image, last.slope)
     return median, onwards, Coarse(told, at, r, pull, centre, entries, units)

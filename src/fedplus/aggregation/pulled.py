@@ -18,6 +18,7 @@ from fedplus.aggregation.coarse import Coarse, near, renewed
 from fedplus.aggregation.coarse import nothing_known as nothing_known_coarsely
 from fedplus.aggregation.reweighted import Median
 from fedplus.aggregation.rows import distances, each_weight
+from fedplus.aggregation.shares import agreed
 from fedplus.aggregation.weiszfeld import weiszfeld
 
 NOISE = 16
@@ -59,7 +60,8 @@ def follow(
     if isinstance(memory.coarse, Coarse):
         coarse, pull = renewed(w_local, delta, memory.ahead, memory.coarse, change)
         move, there = expected(memory, pull)
-        *begun, coarse = near(w_local, delta, there, coarse)
+        # The same on all cores; so is all that loops make of it.
+        *begun, coarse = near(w_local, delta, agreed(there, w_local), coarse)
         memory = memory._replace(coarse=coarse)
     else:
         move, there = expected(memory, _change_of_pulls(w_local, delta, memory.ahead, change))

@@ -64,8 +64,11 @@ def follow(w_local: Matrix, memory: Sum, change: Change) -> tuple[Aggregate, Sum
 def bounds(memory: Sum, more: Any, now: Any, parties: int, of: Any) -> tuple[Any, Any]:
     """On what the sum misses once more is added to it, and on what it may miss.
 
-    By largest entries alone: of these every core finds the same, and so all go the same way. ``of``:
-    JAX's functions, or NumPy's.
+    By largest entries alone: of these every core finds the same, and so all go the same way. Of new
+    models the one with the least counts, so that one far away does not hide what another one left.
+    ``of``: JAX's functions, or NumPy's.
     """
     lost = epsilon(now) * len(now) ** 0.5 * of.max(of.abs(more), initial=0)
-    return memory.lost + lost, epsilon(now) * parties * of.max(of.abs(now), initial=0)
+    if not len(now):
+        return memory.lost, 0 * lost
+    return memory.lost + lost, epsilon(now) * parties * of.min(of.max(of.abs(now), axis=1))

@@ -110,7 +110,7 @@ def delta_geometric_median(
     w_local, column, size, _ = part
     weights = _each(part, weights)
     threads = _threads("turns", len(weights) * size)
-    w, ahead = part.room(), np.empty(size, np.float32)
+    w = part.room()
     if start is not None:
         w[:] = start
     elif len(weights) <= FEW:
@@ -122,7 +122,7 @@ def delta_geometric_median(
         w[:] = _median_of(part, START_ROWS)
         geometric_median.start_from(w_local, weights, column, w)
     turns, left, slope, done = geometric_median.geometric_median(
-        w_local, weights, np.float32(delta), column, threads, w, ahead
+        w_local, weights, np.float32(delta), column, threads, w
     )
     return Found(w, turns, float(left), float(slope * left), done)
 

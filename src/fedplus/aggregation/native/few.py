@@ -24,6 +24,8 @@ BLOCK = 512
 """Columns whose differences stay in the cache closest to a core."""
 STRETCH = 32
 """Columns, side by side, of a look at a few of them."""
+LARGEST = 1e38
+"""Products from which on 32 bits do not hold them."""
 MOST_TURNS = 40
 SHORT = 1e-7
 """A step that is no longer, in typical distances, is none."""
@@ -117,12 +119,17 @@ def shares_by_products(grams: Doubles, weights: Floats, delta: Float) -> Floats:
     gram = grams[0]
     for t in range(1, len(grams)):
         gram += grams[t]
-    n = len(gram)
+    n, each = len(gram), weights.copy()
     for k in range(n):
-        for other in range(k):
+        if not gram[k, k] < LARGEST:  # So far away that it does not count.
+            each[k] = ZERO
+    for k in range(n):
+        for other in range(k + 1):
+            if each[k] == ZERO or each[other] == ZERO:
+                gram[k, other] = 0.0
             gram[other, k] = gram[k, other]
     p = np.full(n, 1.0 / n)
-    shares_of_median(gram, weights, delta, p)
+    shares_of_median(gram, each, delta, p)
     return p.astype(np.float32)
 
 

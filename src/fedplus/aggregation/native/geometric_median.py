@@ -27,7 +27,7 @@ STRETCH = 64
 
 
 @loop
-def onwards(w: Floats, image: Floats, w_before: Floats, image_before: Floats, back: Float) -> None:
+def go_on(w: Floats, image: Floats, w_before: Floats, image_before: Floats, back: Float) -> None:
     """The next w, so much of the way back from the image to the one before; and what is before then."""
     for j in range(len(w)):
         now = image[j] - back * (image[j] - image_before[j])
@@ -91,28 +91,25 @@ def start_from(w_local: Floats, weights: Floats, column: int, w: Floats) -> None
 
 @loop_in_threads
 def geometric_median(
-    w_local: Floats, weights: Floats, delta: Float, column: int, threads: int, w: Floats,
-    image: Floats,
-) -> tuple[int, Float, Float, bool]:  # fmt: skip
+    w_local: Floats, weights: Floats, delta: Float, column: int, threads: int, w: Floats
+) -> tuple[int, Float, Float, bool]:
     """Move ``w`` to the minimiser: the turns, ‖·‖₂ of the next step, the slope, and if it is.
 
-    If not, W is not finite, or the turns are not the right ones, as beside a party. ``image`` is where
-    the next step leads.
+    If not, W is not finite, or the turns are not the right ones, as beside a party.
     """
     n, d = len(w_local), len(w)
     sums, r = np.empty((threads, d), np.float32), np.empty(n, np.float32)
-    w_before, image_before = w.copy(), w.copy()
-    image[:] = w
+    image, w_before, image_before = w.copy(), w.copy(), w.copy()
     left, slope, back = INFINITY, INFINITY, ZERO
     pieces = threads if d >= WIDE else 1
     squares = np.empty((pieces, 4), np.float32)
     for turn in range(1, MOST_TURNS + 1):
         if pieces == 1:
-            onwards(w, image, w_before, image_before, back)
+            go_on(w, image, w_before, image_before, back)
         else:
             for t in in_threads(pieces):
                 a, b = piece(d, t, pieces)
-                onwards(w[a:b], image[a:b], w_before[a:b], image_before[a:b], back)
+                go_on(w[a:b], image[a:b], w_before[a:b], image_before[a:b], back)
         for t in in_threads(threads):
             begin, end = piece(n, t, threads)
             total = sums[t]

@@ -8,6 +8,7 @@ import numpy as np
 from fedplus.aggregation.native.certificate import is_beside_party, is_low, is_short
 from fedplus.aggregation.native.coarse import ALL, NOTHING, PULLS
 from fedplus.aggregation.native.finite import are_finite
+from fedplus.aggregation.native.geometric_median import go_on
 from fedplus.aggregation.native.layout import (
     AFAR,
     CONVERGED,
@@ -45,7 +46,10 @@ from fedplus.aggregation.native.loop import (
 from fedplus.aggregation.reweighted import MOST_TURNS
 
 SURE = np.float32(6)
-"""Standard deviations of a sum of roundings, each of which goes up or down by chance."""
+"""Standard deviations of a sum of roundings, each of which goes up or down by chance.
+
+As good as certain, unless somebody chooses models so that all are off in one direction.
+"""
 
 
 @loop
@@ -88,9 +92,7 @@ def onwards(at: Floats, centre: Floats, models: Floats, numbers: Floats, secant:
         along += by * residual
         square += by * by
     back = along / max(square, TINY) if secant else ZERO
-    for j in range(len(w)):
-        now = image[j] - back * (image[j] - image_before[j])
-        w_before[j], image_before[j], w[j] = w[j], image[j], now
+    go_on(w, image, w_before, image_before, back)
     set_step(at, centre, models, numbers)
 
 
@@ -185,5 +187,9 @@ def take_turn(
     if done or beside or not halved or numbers[TURNS] >= MOST_TURNS:
         end(told, max(told[KNOWN], PULLS), numbers, ONE if done else ZERO)
         return
-    numbers[EXACT] = ONE if told[KNOWN] != ALL or stands else ZERO
-    onwards(at, centre, models, numbers, numbers[TURNS] > 1 and not stands)
+    # Bytes cannot tell whether less than their roundings is left.
+    look_again = stands or (not exact and slope * left < unsure)
+    numbers[EXACT] = ONE if told[KNOWN] != ALL or look_again else ZERO
+    if not exact and look_again:
+        numbers[LEFT] = INFINITY
+    onwards(at, centre, models, numbers, numbers[TURNS] > 1 and not look_again)
