@@ -19,7 +19,7 @@ from fedplus.aggregation import Change, native
 pytest.importorskip("numba")
 
 from fedplus.aggregation.native import coarse, turns
-from fedplus.aggregation.native.layout import DELTA, IMAGE, MODELS, NUMBERS, SLOPE, SQUARE, STEP, W
+from fedplus.aggregation.native.layout import DELTA, IMAGE, MODELS, NUMBERS, SLOPE, SQUARE, W
 
 N, D, K = 120, 900, 5
 EACH = np.ones(N)
@@ -114,12 +114,11 @@ def test_bytes_tell_pulls_within_the_bound(seed, d, alike, far, length, delta):
     models[W] = at + length * np.median(r) * step / np.linalg.norm(step)
     told = np.array([coarse.ALL, 0, 0], np.float32)
     turns.begin(told, np.float32(delta), at, centre, models, numbers)
-    r_now, total = np.empty(N, np.float32), np.zeros((1, d), np.float32)
-    coarse.look_at_rows(
-        w_local, entries, units[0], r, numbers, models[STEP], models[W], 0, N, 0, r_now, total[0]
-    )
+    part, looked = np.array([0, N, 1, 0, 0], np.int32), np.empty((1, N + d), np.float32)
+    coarse.look(w_local, entries, units, r, models, numbers, part, looked)
+    r_now = looked[0, :N]
     slope = turns.put_image(
-        total, 0, numbers[DELTA], False, r_now, at, r, pull, centre, models
+        looked, numbers[DELTA], False, r_now, at, r, pull, centre, models
     )  # fmt: skip
     found = float(slope) * (models[IMAGE].astype(float) - models[W])
     bound = turns.roundings(numbers[DELTA], r, r_now, units, np.sqrt(numbers[SQUARE]))

@@ -7,19 +7,15 @@ told by a bound on what rounding to bytes adds up to; beyond, a pass over W itse
 The loops are in ``native/coarse.py`` and ``native/turns.py``.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
 from fedplus._types import Array, Matrix, Vector
 from fedplus.aggregation import native
-from fedplus.aggregation.base import Change
 from fedplus.aggregation.reweighted import Median
 from fedplus.aggregation.shares import share_of
-
-Shape: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
 
 
 class Coarse(NamedTuple):
@@ -44,20 +40,11 @@ class Coarse(NamedTuple):
 def nothing_known(w: Vector, parties: int) -> Coarse | tuple[()]:
     """Of models such as w; (): without compiled loops nothing is remembered."""
     shape = parties, w.size
-    if not native.usable(Shape(shape, w.dtype)):
+    if not native.usable(native.Shape(shape, w.dtype)):
         return ()
     told, r, units = (jnp.zeros(size, w.dtype) for size in (native.TOLD, parties, (2, parties)))
     at, pull, centre = (jnp.zeros_like(w) for _ in range(3))
     return Coarse(told, at, r, pull, centre, jnp.zeros(shape, jnp.int8), units)
-
-
-def renewed(
-    w_local: Matrix, delta: Array, ahead: Vector, memory: Coarse, change: Change
-) -> tuple[Coarse, Vector]:
-    """With rows that changed; and by how much the sum of the pulls ``ahead`` changed with them."""
-    told, at, *others = memory
-    (told, *others), by = native.renewed(w_local, *change, delta, at, ahead, (told, *others))
-    return Coarse(told, at, *others), by
 
 
 class _State(NamedTuple):
@@ -70,21 +57,21 @@ class _State(NamedTuple):
 
 
 def near(
-    w_local: Matrix, delta: Array, start: Vector, memory: Coarse
+    w_local: Matrix, memory: Coarse, models: Matrix, numbers: Vector
 ) -> tuple[Median, Vector, Coarse]:
-    """Where the turns ended, where others may go on from, and what to remember."""
+    """Where the turns ended that began so, where others may go on from, and what to remember."""
     share = share_of(len(w_local), w_local)
     told, at, r, pull, centre, entries, units = memory
 
     def turn(s: _State) -> _State:
         found = native.look(w_local, entries, units, s.r, s.models, s.numbers, share)
-        every = found[None] if share.axis is None else lax.all_gather(found, share.axis)
+        every = found if share.axis is None else lax.all_gather(found, share.axis, tiled=True)
         return _State(*native.turned(every, centre, units, s))
 
     def unfinished(s: _State) -> Array:
         return native.Turn.of(s.numbers).ended == 0
 
-    first = _State(told, at, r, pull, *native.first_turn(start, delta, told, at, centre))
+    first = _State(told, at, r, pull, models, numbers)
     told, at, r, pull, models, numbers = lax.while_loop(unfinished, turn, first)
     w, image, _, image_before, _ = models
     last = native.Turn.of(numbers)

@@ -4,9 +4,8 @@ What that is, and how it is used, ``native/following.py`` tells. Without compile
 parties, nothing is remembered.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from fedplus._types import Array, Matrix, Vector
@@ -15,7 +14,6 @@ from fedplus.aggregation.base import Aggregate, Change
 from fedplus.aggregation.shares import Share, share_of
 from fedplus.aggregation.soft_median import of_columns
 
-Shape: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
 WORTH_LISTING = 4
 """How many times the parties that a list has room for there must be."""
 
@@ -36,7 +34,10 @@ class Neighbourhoods(NamedTuple):
 def nothing_known(w: Vector, parties: int) -> Neighbourhoods | tuple[()]:
     """Of models such as w; (): nothing would be remembered."""
     d = w.size
-    if not native.usable(Shape((parties, d), w.dtype)) or parties < WORTH_LISTING * native.ROOM:
+    if (
+        not native.usable(native.Shape((parties, d), w.dtype))
+        or parties < WORTH_LISTING * native.ROOM
+    ):
         return ()
     counts, sums = jnp.full((3, d), -1, jnp.int32), jnp.zeros((3, 2 * d), jnp.int32)
     lists = jnp.zeros((d, native.ROOM), w.dtype)
@@ -56,7 +57,7 @@ def follow(
 def told_all(memory: Neighbourhoods, parties: int) -> Neighbourhoods:
     """The same on all cores, each of which knows its share of the coordinates."""
     d = len(memory.values)
-    share = share_of(d, Shape((parties, d), memory.values.dtype))
+    share = share_of(d, native.Shape((parties, d), memory.values.dtype))
     if share.axis is None:
         return memory
     edges, counts, sums, values = memory

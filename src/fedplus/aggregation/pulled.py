@@ -13,12 +13,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon, tiny
+from fedplus.aggregation import native
 from fedplus.aggregation.base import Change
-from fedplus.aggregation.coarse import Coarse, near, renewed
+from fedplus.aggregation.coarse import Coarse, near
 from fedplus.aggregation.coarse import nothing_known as nothing_known_coarsely
 from fedplus.aggregation.reweighted import Median
 from fedplus.aggregation.rows import distances, each_weight
-from fedplus.aggregation.shares import agreed
 from fedplus.aggregation.weiszfeld import weiszfeld
 
 NOISE = 16
@@ -56,17 +56,23 @@ def follow(
 ) -> tuple[Median, Pulled]:
     """The δ-geometric median, from the last one, and what to remember."""
     memory = memory._replace(ahead=jnp.where(memory.slope > 0, memory.ahead, start))
-    begun = None
-    if isinstance(memory.coarse, Coarse):
-        coarse, pull = renewed(w_local, delta, memory.ahead, memory.coarse, change)
-        move, there = expected(memory, pull)
-        # The same on all cores; so is all that loops make of it.
-        *begun, coarse = near(w_local, delta, agreed(there, w_local), coarse)
-        memory = memory._replace(coarse=coarse)
-    else:
+    weights = each_weight(w_local, None)
+    if not isinstance(memory.coarse, Coarse):
         move, there = expected(memory, _change_of_pulls(w_local, delta, memory.ahead, change))
-    found = weiszfeld(w_local, each_weight(w_local, None), delta, there, begun)
-    return found, learned(memory, move, found)
+        found = weiszfeld(w_local, weights, delta, there)
+        return found, learned(memory, move, found)
+    told, at, *others = memory.coarse
+    pulled = memory[:4]
+    # Cores that share the passes over W compute the same here, to the bit: the same loops do.
+    (told, *others), move, *turn = native.set_out(
+        w_local, *change, delta, pulled, at, (told, *others)
+    )
+    *begun, coarse = near(w_local, Coarse(told, at, *others), *turn)
+    found = weiszfeld(w_local, weights, delta, memory.ahead, begun)
+    known = native.learned(
+        memory.ahead, memory.slope, found.w, found.ahead, memory.along, memory.yields, move
+    )
+    return found, Pulled(found.ahead, found.slope, *known, coarse)
 
 
 def _change_of_pulls(w_local: Matrix, delta: Array, w: Vector, change: Change) -> Vector:

@@ -6,7 +6,6 @@ gone again may have left something behind; then, and after thousands of rounds, 
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -14,8 +13,6 @@ from fedplus._types import Array, Matrix, Vector, epsilon
 from fedplus.aggregation import native
 from fedplus.aggregation.base import Aggregate, Change, exact
 from fedplus.aggregation.rows import shared_mean
-
-Shape: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
 
 
 class Sum(NamedTuple):
@@ -31,7 +28,7 @@ class Sum(NamedTuple):
 
 def nothing_known(w: Vector, parties: int) -> Sum | tuple[()]:
     """Of so many models such as w; (): nothing would be remembered."""
-    if not native.usable(Shape((parties, w.size), w.dtype)):
+    if not native.usable(native.Shape((parties, w.size), w.dtype)):
         return ()
     return Sum(jnp.zeros_like(w), jnp.zeros_like(w), jnp.full((), jnp.inf, w.dtype))
 

@@ -11,20 +11,20 @@ own). ``FEDPLUS_NUMBA=always`` takes them for all. Without Numba, on a GPU, and 
 from fedplus.aggregation.native.calls import (
     FEW,
     ROOM,
-    first_turn,
     followed,
+    learned,
     look,
     medians,
     near_median,
     product,
-    renewed,
     reweigh,
+    set_out,
     soft_medians,
     steps_of,
     turned,
     walk_of,
 )
-from fedplus.aggregation.native.layout import TOLD, Turn
+from fedplus.aggregation.native.layout import TOLD, Shape, Turn
 from fedplus.aggregation.native.place import Part, all_of, lying_in, taken_anew
 from fedplus.aggregation.native.switch import in_memory, usable, using, without
 
@@ -33,18 +33,19 @@ __all__ = [
     "ROOM",
     "TOLD",
     "Part",
+    "Shape",
     "Turn",
     "all_of",
-    "first_turn",
     "followed",
     "in_memory",
+    "learned",
     "look",
     "lying_in",
     "medians",
     "near_median",
     "product",
-    "renewed",
     "reweigh",
+    "set_out",
     "soft_medians",
     "steps_of",
     "taken_anew",

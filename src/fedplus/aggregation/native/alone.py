@@ -135,10 +135,11 @@ def followed_geometric(
     if not slope > 0:
         ahead[:] = start
     w, threads = np.empty_like(ahead), _threads("turns", w_local.size)
-    rows, before = change
+    numbers = slope.reshape(1), yields.reshape(1)  # The same memory, as loops take it.
     turns, left, done = pulled.follow(
-        w_local, rows, before, np.float32(delta), threads, w, ahead, slope, along, yields, *coarse
-    )
+        w_local, *change, _one(delta), _whole(len(w_local), threads, 0), w, ahead, numbers[0], along,
+        numbers[1], *coarse,
+    )  # fmt: skip
     return Found(w, turns, float(left), float(slope * left), done)
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedplus._types import Array, Matrix, Vector
-from fedplus.aggregation.native.layout import MODELS, NUMBERS
+from fedplus.aggregation.native.layout import MODELS, NUMBERS, Shape
 from fedplus.aggregation.native.place import lies_in
 from fedplus.aggregation.native.switch import register, threads_now
 from fedplus.aggregation.shares import Share, whole
@@ -18,7 +18,6 @@ LEAST = {
     "soft_medians": 2**19,
 }  # fmt: skip
 """Entries of W from which on another thread is worth waking."""
-Shape: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
 ROOM = 64
 """Parties that a coordinate's list has room for."""
 FEW = 16
@@ -94,43 +93,50 @@ def followed(
     return tuple(found[:4]), (*found[4:7], found[7] > 0)
 
 
-def renewed(
-    w_local: Matrix, rows: Vector, before: Matrix, delta: Array, at: Vector, ahead: Vector,
-    memory: tuple[Array, ...],
-) -> tuple[tuple[Array, ...], Vector]:  # fmt: skip
-    """What is remembered, in place of ``memory``, and by how much the pulls ahead changed."""
-    args = w_local, rows.astype(np.int32), before, delta[None], at, ahead, *memory
-    *kept, change = _call("renew", whole(1), (*map(_like, memory), _like(at)), *args, kept=6)
-    return tuple(kept), change
+def set_out(
+    w_local: Matrix, rows: Vector, before: Matrix, delta: Array, pulled: tuple[Array, ...],
+    at: Vector, memory: tuple[Array, ...],
+) -> tuple[tuple[Array, ...], Vector, Matrix, Vector]:  # fmt: skip
+    """What is remembered, in place of ``memory``, how far the change leads, and the first turn.
 
-
-def first_turn(
-    start: Vector, delta: Array, told: Vector, at: Vector, centre: Vector
-) -> tuple[Matrix, Vector]:
-    """The models and the numbers of a turn that has yet to look at W."""
-    out = Shape((MODELS, start.size), np.float32), _of(NUMBERS)
-    models, numbers = _ffi("begin", out, (start, delta[None], told, at, centre))
-    return models, numbers
+    ``pulled``: ahead, the slope, along, and how much W yields; a turn is models and numbers.
+    """
+    ahead, slope, along, yields = pulled
+    among = ahead, slope[None], along, yields[None]
+    args = w_local, rows.astype(np.int32), before, delta[None], *among, at, *memory
+    out = *map(_like, memory), _like(at), Shape((MODELS, at.size), np.float32), _of(NUMBERS)
+    *kept, move, models, numbers = _call("set_out", whole(1), out, *args, kept=9)
+    return tuple(kept), move, models, numbers
 
 
 def look(
     w_local: Matrix, entries: Matrix, units: Matrix, before: Vector, models: Matrix,
     numbers: Vector, share: Share,
-) -> Vector:  # fmt: skip
-    """Distances of the share's rows, else 0, and then a sum over these."""
-    found: Vector
+) -> Matrix:  # fmt: skip
+    """Distances of the share's rows, else 0, and then a sum over these: a row of each thread."""
+    found: Matrix
     args = w_local, entries, units, before, models, numbers
-    (found,) = _call("look", share, (_of(sum(w_local.shape)),), *args)
+    out = Shape((_threads("look", share, w_local), sum(w_local.shape)), np.float32)
+    (found,) = _call("look", share, (out,), *args)
     return found
 
 
 def turned(
     found: Matrix, centre: Vector, units: Matrix, state: tuple[Array, ...]
 ) -> tuple[Array, ...]:
-    """The state after a turn, in place of the one before, by what each core has found."""
+    """The state after a turn, in place of the one before, by what was found."""
     args = found, centre, units, *state
-    after: Any = _ffi("turn", tuple(map(_like, state)), args, kept=3)
+    after: Any = _ffi("take_turn", tuple(map(_like, state)), args, kept=3)
     return tuple(after)
+
+
+def learned(
+    before: Vector, known: Array, w: Vector, ahead: Vector, along: Vector, yields: Array, move: Vector
+) -> tuple[Vector, Array]:  # fmt: skip
+    """``along`` and ``yields`` anew: what ``ahead``, and the slope, were tells how w has moved."""
+    args = before, known[None], w, ahead, along, yields[None], move
+    along, yields, _ = _ffi("learn", tuple(map(_like, args[4:])), args, kept=4)
+    return along, yields[0]
 
 
 def steps_of(near: bool, delta: Any, spacing: Any) -> Any:
@@ -163,14 +169,18 @@ def _call(
     """
     first = jnp.asarray(share.first, jnp.int32)
     last = jnp.minimum(first + share.size, share.total)
-    (w_local, *others), threads = args, 1
-    if share.axis is None and w_local.size >= LEAST.get(name, inf):
-        threads = threads_now()
+    w_local, *others = args
+    threads = _threads(name, share, w_local)
     w_local, column = lies_in(w_local)
     numbers = (first, last, threads, column, steps)
     part = jnp.stack([jnp.asarray(x, jnp.int32) for x in numbers])
     loop = name if threads == 1 else f"{name}_in_threads"
     return _ffi(loop, out, (w_local, *others), kept, part)
+
+
+def _threads(name: str, share: Share, w_local: Matrix) -> int:
+    worth_it = share.axis is None and w_local.size >= LEAST.get(name, inf)
+    return threads_now() if worth_it else 1
 
 
 def _ffi(

@@ -3,7 +3,17 @@
 import numpy as np
 
 from fedplus.aggregation.certificate import ACCURACY
-from fedplus.aggregation.native.loop import EPSILON, FOUR, HALF, TWO, ZERO, Float, Floats, loop
+from fedplus.aggregation.native.loop import (
+    EPSILON,
+    FOUR,
+    HALF,
+    TWO,
+    ZERO,
+    Float,
+    Floats,
+    inlined,
+    loop,
+)
 from fedplus.aggregation.reweighted import LEAST_SPRING, SAME
 
 EIGHT = np.float32(8)
@@ -11,7 +21,7 @@ SHORT = np.float32(max(1e-4 * ACCURACY, float(4 * EPSILON)))
 NEAR_ENOUGH = np.float32(ACCURACY + 8 * EPSILON)
 
 
-@loop
+@inlined
 def height_of(weights: Floats, delta: Float, r: Floats) -> Float:
     """Σ a_k h(r_k)."""
     height = ZERO
@@ -41,13 +51,13 @@ def is_beside_party(weights: Floats, delta: Float, r: Floats, size: Float) -> bo
     return bool(r[nearest] > HALF * delta or delta < LEAST_SPRING * (size + away / weight))
 
 
-@loop
+@inlined
 def is_short(weights: Floats, size: Float, slope: Float, left: Float) -> bool:
     """Whether the next step is."""
     return bool(left <= SHORT * weights.sum() / slope + FOUR * EPSILON * size)
 
 
-@loop
+@inlined
 def is_low(
     weights: Floats, delta: Float, r: Floats, size: Float, slope: Float, pull: Float
 ) -> bool:

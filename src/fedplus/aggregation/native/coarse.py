@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedplus.aggregation.native.finite import largest
-from fedplus.aggregation.native.layout import DELTA, EXACT, KNOWN, LOST, SHIFT, SQUARE
+from fedplus.aggregation.native.layout import DELTA, EXACT, KNOWN, LOST, SHIFT, SQUARE, STEP, W
 from fedplus.aggregation.native.loop import (
     EPSILON,
     ONE,
@@ -15,8 +15,10 @@ from fedplus.aggregation.native.loop import (
     Floats,
     Ints,
     in_threads,
+    inlined,
     loop,
     loop_in_threads,
+    loop_of_any,
     piece,
     put,
 )
@@ -31,7 +33,7 @@ DITHER = np.random.default_rng(0).random(2 * WIDTH, np.float32)
 """What is rounded up, and what down: of rows that are alike not the same entries."""
 
 
-@loop
+@inlined
 def put_coarse(row: Floats, centre: Floats, k: int, to: Bytes) -> tuple[Float, Float]:
     """Put row k, less the centre, in whole units: the unit, and how far off that is, ‖·‖₂."""
     x, one = np.empty(len(centre), np.float32), np.empty(1, np.float32)
@@ -51,14 +53,34 @@ def put_coarse(row: Floats, centre: Floats, k: int, to: Bytes) -> tuple[Float, F
     return ONE / over, np.sqrt(square) / over
 
 
-@loop
-def add_pulls(now: Floats, p: Float, was: Floats, q: Float, w: Floats, total: Floats) -> None:
-    """Add p (w_k − w), less q times the same of what w_k was before."""
-    for j in range(len(w)):
-        total[j] += p * (now[j] - w[j]) - q * (was[j] - w[j])
+@loop_of_any
+def three_distances(
+    now: Floats, was: Floats, at: Floats, ahead: Floats
+) -> tuple[Float, Float, Float]:
+    """How far a row is from the point, and from ahead; and how far from ahead it was."""
+    here, there, before = ZERO, ZERO, ZERO
+    for j in range(len(at)):
+        x, y, z = now[j] - at[j], now[j] - ahead[j], was[j] - ahead[j]
+        here += x * x
+        there += y * y
+        before += z * z
+    return np.sqrt(here), np.sqrt(there), np.sqrt(before)
 
 
-@loop
+@inlined
+def add_pulls(
+    now: Floats, was: Floats, p: tuple[Float, Float], q: tuple[Float, Float], at: Floats,
+    ahead: Floats, pull: Floats, change: Floats,
+) -> None:  # fmt: skip
+    """Add p (w_k − w), less q times the same of what w_k was before, at each of two places."""
+    p_at, p_ahead, q_at, q_ahead = p[0], p[1], q[0], q[1]
+    for j in range(len(at)):
+        x, y = now[j], was[j]
+        pull[j] += p_at * (x - at[j]) - q_at * (y - at[j])
+        change[j] += p_ahead * (x - ahead[j]) - q_ahead * (y - ahead[j])
+
+
+@inlined
 def renew(
     w_local: Floats, rows: Ints, before: Floats, delta: Float, column: int, at: Floats,
     ahead: Floats, told: Floats, r: Floats, pull: Floats, centre: Floats, entries: Bytes,
@@ -70,10 +92,11 @@ def renew(
     for i in range(len(rows)):
         k, was = rows[i], before[i]
         now = w_local[k, column : column + len(at)]
-        q, r[k] = ONE / max(r[k], delta), distance(now, at)
-        add_pulls(now, ONE / max(r[k], delta), was, q, at, pull)
-        p, q = ONE / max(distance(now, ahead), delta), ONE / max(distance(was, ahead), delta)
-        add_pulls(now, p, was, q, ahead, change)
+        here, there, then = three_distances(now, was, at, ahead)
+        p = ONE / max(here, delta), ONE / max(there, delta)
+        q = ONE / max(r[k], delta), ONE / max(then, delta)
+        r[k] = here
+        add_pulls(now, was, p, q, at, ahead, pull, change)
     told[LOST] += EPSILON * np.sqrt(np.float32(2 * len(rows)))
     if told[KNOWN] == NOTHING:
         return
@@ -90,7 +113,7 @@ def renew(
     told[KNOWN] = ALL
 
 
-@loop
+@inlined
 def products(entries: Bytes, k: int, size: int, step: Floats, t: Floats) -> None:
     """Of a row, or of four, from k on, their products with a step."""
     row, a = entries[k], ZERO
@@ -110,7 +133,7 @@ def products(entries: Bytes, k: int, size: int, step: Floats, t: Floats) -> None
     t[0], t[1], t[2], t[3] = a, b, c, e
 
 
-@loop
+@inlined
 def add(entries: Bytes, k: int, size: int, p: Floats, total: Floats) -> None:
     """Add a row, or four, from k on, each times a number."""
     row, a = entries[k], p[0]
@@ -126,20 +149,20 @@ def add(entries: Bytes, k: int, size: int, p: Floats, total: Floats) -> None:
         )
 
 
-@loop
+@inlined
 def look_at_rows(
-    w_local: Floats, entries: Bytes, unit: Floats, before: Floats, numbers: Floats, step: Floats,
-    w: Floats, first: int, last: int, column: int, r: Floats, total: Floats,
+    w_local: Floats, entries: Bytes, units: Floats, before: Floats, models: Floats, numbers: Floats,
+    first: int, last: int, column: int, r: Floats, total: Floats,
 ) -> None:  # fmt: skip
-    """Distances from w, a step from where they were these, and a sum over some rows added.
+    """Distances from w of some rows, a step from where they were these, and a sum over them added.
 
     Of the rows as they are, if ``EXACT``: Σ δ / max(r_k, δ) w_k. Else of coarse ones, times by how
     much more each counts than before.
     """
-    delta = numbers[DELTA]
+    delta, unit, step = numbers[DELTA], units[0], models[STEP]
     if numbers[EXACT] > 0:
         ones = np.ones(len(r), np.float32)
-        add_over_distance(w_local, ones, delta, w, first, last, column, r, total)
+        add_over_distance(w_local, ones, delta, models[W], first, last, column, r, total)
         return
     k, t = first, np.empty(4, np.float32)
     while k < last:
@@ -155,17 +178,40 @@ def look_at_rows(
         k += size
 
 
+@inlined
+def look_at(
+    w_local: Floats, entries: Bytes, units: Floats, before: Floats, models: Floats, numbers: Floats,
+    first: int, last: int, column: int, found: Floats,
+) -> None:  # fmt: skip
+    """The same, as one row: the distances, of other rows 0, and then the sum."""
+    for j in range(len(found)):
+        found[j] = ZERO
+    n = len(before)
+    look_at_rows(
+        w_local, entries, units, before, models, numbers, first, last, column, found[:n], found[n:]
+    )  # fmt: skip
+
+
+@loop
+def look(
+    w_local: Floats, entries: Bytes, units: Floats, before: Floats, models: Floats, numbers: Floats,
+    part: Ints, found: Floats,
+) -> None:  # fmt: skip
+    """What is found at the part's rows, in the one row of ``found``."""
+    look_at(
+        w_local, entries, units, before, models, numbers, part[0], part[1], part[3], found[0]
+    )  # fmt: skip
+
+
 @loop_in_threads
 def look_in_threads(
-    w_local: Floats, entries: Bytes, unit: Floats, before: Floats, numbers: Floats, step: Floats,
-    w: Floats, threads: int, column: int, r: Floats, sums: Floats,
+    w_local: Floats, entries: Bytes, units: Floats, before: Floats, models: Floats, numbers: Floats,
+    part: Ints, found: Floats,
 ) -> None:  # fmt: skip
-    """The same of all rows; a thread adds up each row of ``sums``."""
+    """The same of all rows; each thread finds a row of ``found``."""
+    threads, column = part[2], part[3]
     for t in in_threads(threads):
-        first, last = piece(len(r), t, threads)
-        total = sums[t]
-        for j in range(len(total)):
-            total[j] = ZERO
-        look_at_rows(
-            w_local, entries, unit, before, numbers, step, w, first, last, column, r, total
-        )
+        first, last = piece(len(before), t, threads)
+        look_at(
+            w_local, entries, units, before, models, numbers, first, last, column, found[t]
+        )  # fmt: skip

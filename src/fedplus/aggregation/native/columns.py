@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedplus.aggregation.native.loop import INFINITY, ZERO, Float, Floats, Ints, loop
+from fedplus.aggregation.native.loop import INFINITY, ZERO, Float, Floats, Ints, inlined, loop
 from fedplus.aggregation.shares import CACHED
 
 TOGETHER = 64
@@ -21,16 +21,17 @@ def abreast(parties: int) -> int:
     return min(max(CACHED // parties // 16 * 16, NARROWEST), WIDEST)
 
 
-@loop
+@inlined
 def with_room(weights: Floats) -> Floats:
     """The weights, and zeros up to whole registers: an odd number, lest columns compete for a cache."""
     registers = (len(weights) + LANES - 1) // LANES
     made = np.zeros((registers + 1 - registers % 2) * LANES, weights.dtype)
-    made[: len(weights)] = weights
+    for k in range(len(weights)):
+        made[k] = weights[k]
     return made
 
 
-@loop
+@inlined
 def copy_undone(w_local: Ints, begin: int, done: Ints, which: Ints, x: Ints) -> int:
     """Columns of W (whichever 32 bits its entries are) as rows of x; the last party fills them up.
 
@@ -51,7 +52,7 @@ def copy_undone(w_local: Ints, begin: int, done: Ints, which: Ints, x: Ints) -> 
     return count
 
 
-@loop
+@inlined
 def extremes(weights: Floats) -> tuple[Float, Float, Float]:
     """The sum of all weights, the least one that is not 0, and the largest."""
     total, least, largest = ZERO, INFINITY, ZERO

@@ -14,6 +14,7 @@ from fedplus.aggregation.native.loop import (
     Floats,
     Ints,
     in_threads,
+    inlined,
     loop,
     loop_in_threads,
     piece,
@@ -31,7 +32,21 @@ SHORT = 1e-7
 """A step that is no longer, in typical distances, is none."""
 
 
-@loop
+@inlined
+def middle(x: Floats) -> Float:
+    """Of a few numbers. Numba takes a second to compile a sort."""
+    for i in range(len(x)):
+        below, up_to = 0, 0
+        for j in range(len(x)):
+            below += 1 if x[j] < x[i] else 0
+            up_to += 1 if x[j] <= x[i] else 0
+        if below <= len(x) // 2 < up_to:
+            found: Float = x[i]
+            return found
+    return INFINITY
+
+
+@inlined
 def central(w_local: Floats, column: int, size: int) -> int:
     """The party from which half of the others are nearest, in a few columns of so many."""
     n, stretch = len(w_local), min(size, STRETCH)
@@ -43,13 +58,13 @@ def central(w_local: Floats, column: int, size: int) -> int:
             row = w_local[k, first : first + stretch]
             for other in range(n):
                 squares[other] += distance(w_local[other, first : first + stretch], row) ** 2
-        middle = np.sort(squares)[n // 2]
-        if middle < least:
-            best, least = k, middle
+        far = middle(squares)
+        if far < least:
+            best, least = k, far
     return best
 
 
-@loop
+@inlined
 def add_products(w_local: Floats, centre: int, begin: int, end: int, gram: Doubles) -> None:
     """Add the parties' products over some columns, seen from one of them."""
     n = len(w_local)
@@ -79,7 +94,7 @@ def product(gram: Doubles, p: Doubles, q: Doubles) -> float:
     return total
 
 
-@loop
+@inlined
 def shares_of_median(gram: Doubles, weights: Floats, delta: Float, p: Doubles) -> None:
     """The parties' shares in the δ-geometric median, by the turns of ``aggregation/reweighted.py``."""
     n = len(p)
@@ -113,7 +128,7 @@ def shares_of_median(gram: Doubles, weights: Floats, delta: Float, p: Doubles) -
         p[k] = image[k]
 
 
-@loop
+@inlined
 def shares_by_products(grams: Doubles, weights: Floats, delta: Float) -> Floats:
     """The same from the products below the diagonal, of which each of ``grams`` has a part."""
     gram = grams[0]

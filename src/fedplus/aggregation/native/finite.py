@@ -3,12 +3,14 @@
 import numpy as np
 
 from fedplus.aggregation.native.loop import (
+    ZERO,
     Floats,
     Int,
     Ints,
     in_threads,
     loop,
     loop_in_threads,
+    loop_of_any,
     piece,
 )
 
@@ -24,10 +26,14 @@ def largest(bits: Ints) -> Int:
     return found
 
 
-@loop
+@loop_of_any
 def are_finite(x: Floats) -> bool:
     """Of one model."""
-    return bool(largest(x.view(np.int32)) < INFINITE)
+    # 0 times what is not finite is not a number.
+    total = ZERO
+    for j in range(len(x)):
+        total += ZERO * x[j]
+    return bool(total == 0)
 
 
 @loop_in_threads

@@ -34,6 +34,7 @@ from fedplus.aggregation.native.loop import (
     Floats,
     Ints,
     in_threads,
+    inlined,
     loop,
     loop_in_threads,
     piece,
@@ -142,7 +143,7 @@ def middle(values: Floats, below: int, parties: int, at: Float) -> tuple[Float, 
     return (first if low == high else HALF * first + HALF * second), True
 
 
-@loop
+@inlined
 def look_again(
     x: Floats,
     keys: Ints,
@@ -161,7 +162,7 @@ def look_again(
     return found, ZERO, passes, closed
 
 
-@loop
+@inlined
 def solve(
     w_local: Floats, rows: Ints, before: Floats, delta: Float, start: Floats, column: int,
     begin: int, end: int, edges: Floats, counts: Ints, sums: Doubles, values: Floats,

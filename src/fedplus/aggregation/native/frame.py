@@ -1,4 +1,4 @@
-"""What XLA hands to machine code that it calls, read by such code.
+"""How XLA calls a loop: by a function that finds the loop's arrays in what XLA hands to it.
 
 XLA's foreign function interface is a few structs of C (``xla/ffi/api/c_api.h``, whose layout changes
 with its major version alone). All their fields that matter here are words of 64 bits::
@@ -8,18 +8,24 @@ with its major version alone). All their fields that matter here are words of 64
     buffer    size, extension, type, data, rank, dimensions
     extension size, type, next, metadata
     metadata  size, version (size, extension, major and minor in one word), ...
+
+The function is written in LLVM's language right away, and jumps to the loop as it is on disk: had Numba
+to read it, it would compile the loop once more, in every process.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numba as typed_numba
-import numpy as np
 from numba import extending
-
-from fedplus.aggregation.native.loop import loop
+from numba.core import cgutils as typed_cgutils
+from numba.np import arrayobj
 
 numba: Any = typed_numba
 intrinsic: Any = extending.intrinsic
+cgutils: Any = typed_cgutils
+arrays: Any = arrayobj
+types: Any = numba.types
 
 MAJOR = 0
 EXTENSION, API, ARGUMENTS, RESULTS = 1, 2, 9, 14
@@ -27,95 +33,104 @@ DATA, DIMENSIONS = 3, 5
 METADATA, VERSION = 3, 3
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def pointer(_: Any, address: Any) -> Any:
-    """A number as a pointer."""
+class Kind(NamedTuple):
+    """Of an array: what its numbers are, how many axes, and how many of XLA's make one of them."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+    number: Any
+    axes: int
+    each: int = 1
 
-    return numba.types.voidptr(numba.types.int64), generate
-
-
-@loop
-def words(address: int, count: int) -> Any:
-    """The words from an address on."""
-    return numba.carray(pointer(address), count, np.int64)
+    @property
+    def array(self) -> Any:
+        """As Numba knows it."""
+        return types.Array(self.number, self.axes, "C")
 
 
-@loop
-def is_question(frame: Any) -> bool:
-    """Whether XLA only asks for which version this was written: its own, if we know its structs."""
-    if frame[EXTENSION] == 0:
-        return False
-    asked, known = words(words(frame[EXTENSION], 4)[METADATA], 4), words(frame[API], 5)[4]
-    if known & 0xFFFFFFFF == MAJOR:
+VECTOR, MATRIX = Kind(types.float32, 1), Kind(types.float32, 2)
+INTEGERS, COUNTS, BYTES = Kind(types.int32, 1), Kind(types.int32, 2), Kind(types.int8, 2)
+DOUBLES = Kind(types.float64, 2, each=2)
+"""Each kept as two whole numbers of 32 bits: JAX may not know of numbers of 64."""
+
+
+class _Words:
+    """Words of 64 bits from an address on, as LLVM reads and writes them."""
+
+    def __init__(self, builder: Any, address: Any) -> None:
+        self._builder, self._first = builder, builder.inttoptr(address, cgutils.intp_t.as_pointer())
+
+    def __getitem__(self, i: int) -> Any:
+        return self._builder.load(self._at(i))
+
+    def __setitem__(self, i: int, word: Any) -> None:
+        self._builder.store(word, self._at(i))
+
+    def _at(self, i: int) -> Any:
+        return self._builder.gep(self._first, [cgutils.intp_t(i)])
+
+    def words(self, i: int) -> "_Words":
+        """Those from the address on that the i-th is."""
+        return _Words(self._builder, self[i])
+
+
+def _array(context: Any, builder: Any, buffer: _Words, kind: Kind) -> Any:
+    """What lies in a buffer, as Numba hands it to a loop."""
+    array, dimensions = arrays.make_array(kind.array)(context, builder), buffer.words(DIMENSIONS)
+    shape = [dimensions[i] for i in range(kind.axes)]
+    if kind.each > 1:
+        shape[-1] = builder.udiv(shape[-1], cgutils.intp_t(kind.each))
+    size = cgutils.intp_t(kind.number.bitwidth // 8)
+    strides = [size]
+    for length in reversed(shape[1:]):
+        strides.insert(0, builder.mul(length, strides[0]))
+    data = builder.inttoptr(buffer[DATA], array.data.type)
+    arrays.populate_array(array, data, shape, strides, size, meminfo=None)
+    return array._getvalue()
+
+
+def _answer(builder: Any, frame: _Words) -> None:
+    """XLA only asks for which version this was written: its own, if we know its structs."""
+    asked, known = frame.words(EXTENSION).words(METADATA), frame.words(API)[4]
+    major = builder.and_(known, cgutils.intp_t(0xFFFFFFFF))
+    with builder.if_then(builder.icmp_unsigned("==", major, cgutils.intp_t(MAJOR))):
         asked[VERSION] = known
-    return True
 
 
-@loop
-def buffer(frame: Any, which: int, i: int) -> Any:
-    """The words of the i-th argument or result."""
-    return words(words(frame[which], i + 1)[i], 6)
-
-
-@loop
-def matrix(frame: Any, which: int, i: int) -> Any:
-    """An argument or result of two axes."""
-    found = buffer(frame, which, i)
-    shape = words(found[DIMENSIONS], 2)
-    return numba.carray(pointer(found[DATA]), (shape[0], shape[1]), np.float32)
-
-
-@loop
-def counts(frame: Any, which: int, i: int) -> Any:
-    """The same, of whole numbers."""
-    found = buffer(frame, which, i)
-    shape = words(found[DIMENSIONS], 2)
-    return numba.carray(pointer(found[DATA]), (shape[0], shape[1]), np.int32)
-
-
-@loop
-def octets(frame: Any, which: int, i: int) -> Any:
-    """The same, of whole numbers of 8 bits."""
-    found = buffer(frame, which, i)
-    shape = words(found[DIMENSIONS], 2)
-    return numba.carray(pointer(found[DATA]), (shape[0], shape[1]), np.int8)
-
-
-@loop
-def doubles(frame: Any, which: int, i: int) -> Any:
-    """The same, of numbers of 64 bits, each kept as two whole numbers: JAX may not know of such."""
-    found = buffer(frame, which, i)
-    shape = words(found[DIMENSIONS], 2)
-    return numba.carray(pointer(found[DATA]), (shape[0], shape[1] // 2), np.float64)
-
-
-@loop
-def vector(frame: Any, which: int, i: int) -> Any:
-    """An argument or result of one axis."""
-    found = buffer(frame, which, i)
-    return numba.carray(pointer(found[DATA]), words(found[DIMENSIONS], 1)[0], np.float32)
-
-
-@loop
-def integers(frame: Any, which: int, i: int) -> Any:
-    """An argument or result of one axis, of whole numbers."""
-    found = buffer(frame, which, i)
-    return numba.carray(pointer(found[DATA]), words(found[DIMENSIONS], 1)[0], np.int32)
-
-
-def callable_by_xla(loop: Any, arguments: Any) -> Any:
+def callable_by_xla(
+    loop: Any, arguments: Sequence[Kind | None], results: Sequence[Kind | None]
+) -> Any:
     """The loop as XLA can call it: a function of a frame's address that returns 0, for no error.
 
-    ``arguments`` finds those of the loop in the frame.
+    The loop is given the arguments, and then room for the results; but for those that are None.
     """
+    places = [(ARGUMENTS, i, kind) for i, kind in enumerate(arguments) if kind is not None]
+    places += [(RESULTS, i, kind) for i, kind in enumerate(results) if kind is not None]
+    takes = tuple(kind.array for _, _, kind in places)
+    compiled = loop.get_compile_result(types.none(*takes))
+    address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
 
-    def handle(address: Any) -> int:
-        frame = numba.carray(address, 16, np.int64)
-        if not is_question(frame):
-            loop(*arguments(frame))
-        return 0
+    @intrinsic  # type: ignore[untyped-decorator]
+    def call(_: Any, frame: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            found = _Words(builder, builder.ptrtoint(args[0], cgutils.intp_t))
+            asks = builder.icmp_unsigned("!=", found[EXTENSION], cgutils.intp_t(0))
+            with builder.if_else(asks) as (yes, no):
+                with yes:
+                    _answer(builder, found)
+                with no:
+                    given = [
+                        _array(context, builder, found.words(which).words(i), kind)
+                        for which, i, kind in places
+                    ]
+                    how = context.call_conv.get_function_type(types.none, takes)
+                    there = builder.inttoptr(cgutils.intp_t(address), how.as_pointer())
+                    room = [cgutils.alloca_once(builder, a.pointee) for a in how.args[:2]]
+                    flat = context.get_arg_packer(takes).as_arguments(builder, given)
+                    builder.call(there, [*room, *flat])
+            return cgutils.intp_t(0)
 
-    return numba.cfunc(numba.types.intp(numba.types.voidptr))(handle)
+        return types.intp(types.voidptr), generate
+
+    def handle(address: Any) -> Any:
+        return call(address)
+
+    return numba.cfunc(types.intp(types.voidptr))(handle)

@@ -14,6 +14,7 @@ from fedplus.aggregation.native.loop import (
     ZERO,
     Floats,
     loop,
+    put,
 )
 from fedplus.aggregation.native.rows import distance, put_sum, put_sum_in_threads
 
@@ -53,7 +54,7 @@ def put_central(models: Floats, w: Floats, r: Floats) -> None:
         middle = np.sort(r)[n // 2]
         if middle < least or i == 0:
             least = middle
-            w[:] = party
+            put(party, w)
 
 
 @loop

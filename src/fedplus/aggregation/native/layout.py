@@ -1,8 +1,12 @@
 """Where numbers and models are in the arrays that loops over a coarse W share with JAX's programs."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import jax
 
 from fedplus._types import Array, Vector
+
+Shape: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
 
 KNOWN, LOST, AFAR = range(3)
 """Of what is told: what is known, what rounding may have added to the pull, if the point is far."""

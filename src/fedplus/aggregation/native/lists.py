@@ -19,6 +19,7 @@ from fedplus.aggregation.native.loop import (
     Float,
     Floats,
     Ints,
+    inlined,
     loop,
 )
 
@@ -68,7 +69,7 @@ def recount(
     return some
 
 
-@loop
+@inlined
 def relist(values: Floats, listed: int, moved: int, now: Float, before: Float) -> int:
     """Take a party from a list, put it on, or both; how many are on it, −1 if there is no room."""
     if moved & 2:
@@ -87,7 +88,7 @@ def relist(values: Floats, listed: int, moved: int, now: Float, before: Float) -
     return listed
 
 
-@loop
+@inlined
 def on_list(x: Floats, low: Float, high: Float, delta: Float) -> int:
     """How many of these an interval would list."""
     under, first, last, over = low - delta, high - delta, low + delta, high + delta
@@ -97,7 +98,7 @@ def on_list(x: Floats, low: Float, high: Float, delta: Float) -> int:
     return count
 
 
-@loop
+@inlined
 def width_around(x: Floats, at: Float, delta: Float, guess: Float) -> Float:
     """How far an interval around a root should reach to list some parties, but not too many; or 0."""
     good, width = ZERO, guess
@@ -115,7 +116,7 @@ def width_around(x: Floats, at: Float, delta: Float, guess: Float) -> Float:
     return good
 
 
-@loop
+@inlined
 def nearest(x: Floats, at: Float) -> Float:
     """How far the nearest of a few parties is, those at the same place aside."""
     least = abs(x[0] - at)
@@ -158,7 +159,7 @@ def remember(
     sums[SPRINGS, j], sums[ALL, j], sums[LARGEST, j] = springs, total, largest
 
 
-@loop
+@inlined
 def put_back(
     w_local: Floats, rows: Ints, before: Floats, column: int, begin: int, moved: Ints,
     edges: Floats, counts: Ints, sums: Doubles, values: Floats,

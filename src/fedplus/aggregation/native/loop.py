@@ -22,6 +22,7 @@ IN_ANY_ORDER = {"reassoc", "nsz", "arcp", "contract"}
 """Sums in vector registers."""
 HOW: dict[str, Any] = {
     "nogil": True,
+    "no_cfunc_wrapper": True,
     "error_model": "numpy",
     "fastmath": {*IN_ANY_ORDER, "nnan"},
 }
@@ -46,6 +47,12 @@ in_threads: Any = numba.prange
 def loop(function: Loop) -> Loop:
     """Compile a function for one thread."""
     return kept(function, **HOW)
+
+
+def inlined(function: Loop) -> Loop:
+    """For the one loop that calls it. Compiled by itself first, it would be compiled twice."""
+    made: Loop = numba.njit(inline="always", **HOW)(function)
+    return made
 
 
 def loop_of_any(function: Loop) -> Loop:

@@ -1,6 +1,4 @@
-"""A geometric median of a W of which few rows changed, as one loop: ``aggregation/pulled.py``'s."""
-
-from typing import Any
+"""A geometric median of a W of which few rows changed: the loops of ``aggregation/pulled.py``."""
 
 import numpy as np
 
@@ -13,7 +11,6 @@ from fedplus.aggregation.native.layout import (
     MODELS,
     NUMBERS,
     SLOPE,
-    STEP,
     TURNS,
     W,
 )
@@ -34,72 +31,77 @@ from fedplus.aggregation.pulled import MOST_YIELDING, NOISE
 
 
 @loop
-def expected(
-    change: Floats, ahead: Floats, slope: Float, along: Floats, yields: Float, move: Floats,
-    w: Floats,
+def set_out(
+    w_local: Floats, rows: Ints, before: Floats, delta: Floats, ahead: Floats, slope: Floats,
+    along: Floats, yields: Floats, at: Floats, part: Ints, told: Floats, r: Floats, pull: Floats,
+    centre: Floats, entries: Bytes, units: Floats, move: Floats, models: Floats, numbers: Floats,
 ) -> None:  # fmt: skip
-    """How far a change of the pulls leads if all directions were alike, and the w it leads to."""
-    over, product = ONE / slope if slope > 0 else ZERO, ZERO
+    """Bring the memory up to date, and begin the turns where the change of the pulls leads.
+
+    ``move``: how far that is, if all directions were alike.
+    """
+    renew(
+        w_local, rows, before, delta[0], part[3], at, ahead, told, r, pull, centre, entries, units,
+        move,
+    )  # fmt: skip
+    over, product = ONE / slope[0] if slope[0] > 0 else ZERO, ZERO
     for j in range(len(move)):
-        move[j] = over * change[j]
+        move[j] *= over
         product += along[j] * move[j]
-    further = product * yields / (ONE - yields)
+    w, further = models[W], product * yields[0] / (ONE - yields[0])
     for j in range(len(w)):
         w[j] = ahead[j] + (move[j] + further * along[j])
+    begin(told, delta[0], at, centre, models, numbers)
 
 
 @loop
-def learned(
-    before: Floats, move: Floats, w: Floats, ahead: Floats, along: Floats, yields: Float
-) -> Float:
-    """How w went beyond what was expected: the direction, if it tells one, and how much W yields."""
-    square, size = ZERO, ZERO
+def learn(
+    before: Floats, known: Floats, w: Floats, ahead: Floats, along: Floats, yields: Floats,
+    move: Floats,
+) -> None:  # fmt: skip
+    """How w went beyond what was expected: the direction, if it tells one, and how much W yields.
+
+    ``before`` and ``known``: what ``ahead`` and the slope were. ``move`` becomes what was beyond it.
+    """
+    square, size, gone = ZERO, ZERO, ZERO
     for j in range(len(w)):
         move[j] = ahead[j] - (before[j] + move[j])
         square += move[j] * move[j]
         size += w[j] * w[j]
-    beyond = np.sqrt(square)
-    if not beyond > NOISE * EPSILON * np.sqrt(size):
-        return yields
-    gone = ZERO
-    for j in range(len(w)):
         gone += move[j] * (w[j] - before[j])
+    beyond = np.sqrt(square)
+    if not (known[0] > 0 and beyond > NOISE * EPSILON * np.sqrt(size)):
+        return
     found = beyond / max(gone / beyond, TINY)
-    if not found < MOST_YIELDING:
-        return yields
-    for j in range(len(w)):
-        along[j] = move[j] / beyond
-    return np.float32(found)
+    if found < MOST_YIELDING:
+        yields[0] = found
+        for j in range(len(w)):
+            along[j] = move[j] / beyond
 
 
 @loop
 def follow(
-    w_local: Floats, rows: Ints, before: Floats, delta: Float, threads: int, w: Floats, ahead: Floats,
-    slope: Any, along: Floats, yields: Any, told: Floats, at: Floats, r: Floats, pull: Floats,
+    w_local: Floats, rows: Ints, before: Floats, delta: Floats, part: Ints, w: Floats, ahead: Floats,
+    slope: Floats, along: Floats, yields: Floats, told: Floats, at: Floats, r: Floats, pull: Floats,
     centre: Floats, entries: Bytes, units: Floats,
 ) -> tuple[int, Float, bool]:  # fmt: skip
     """Write the minimiser to ``w``, and to the memory: the turns, ‖·‖₂ of the next step, and if it is.
 
-    The memory is ``Pulled``'s, its numbers as arrays without axes; where it knows nothing,
-    ``ahead`` is the last median.
+    The memory is ``Pulled``'s; where it knows nothing, ``ahead`` is the last median.
     """
     n, d = w_local.shape
-    change, move, was, known = np.empty_like(w), np.empty_like(w), ahead.copy(), slope[()]
+    move, was, known = np.empty_like(w), ahead.copy(), slope.copy()
     models, numbers = np.empty((MODELS, d), np.float32), np.empty(NUMBERS, np.float32)
-    r_now, sums = np.empty(n, np.float32), np.empty((threads, d), np.float32)
-    renew(
-        w_local, rows, before, delta, 0, at, ahead, told, r, pull, centre, entries, units, change
+    found = np.empty((part[2], n + d), np.float32)
+    set_out(
+        w_local, rows, before, delta, ahead, slope, along, yields, at, part, told, r, pull, centre,
+        entries, units, move, models, numbers,
     )  # fmt: skip
-    expected(change, ahead, known, along, yields[()], move, models[W])
-    begin(told, delta, at, centre, models, numbers)
     while numbers[ENDED] == 0:
-        look_in_threads(
-            w_local, entries, units[0], r, numbers, models[STEP], models[W], threads, 0, r_now, sums
-        )  # fmt: skip
-        take_turn(r_now, sums, 0, told, at, r, pull, centre, units, models, numbers)
+        look_in_threads(w_local, entries, units, r, models, numbers, part, found)
+        take_turn(found, centre, units, told, at, r, pull, models, numbers)
     put(models[W], w)
     put(models[IMAGE], ahead)
-    slope[()] = numbers[SLOPE]
-    if known > 0:
-        yields[()] = learned(was, move, w, ahead, along, yields[()])
+    slope[0] = numbers[SLOPE]
+    learn(was, known, w, ahead, along, yields, move)
     return int(numbers[TURNS]), numbers[LEFT], numbers[CONVERGED] > 0

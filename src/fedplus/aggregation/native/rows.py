@@ -152,4 +152,7 @@ def reweigh_in_threads(
         add_over_distance(
             w_local, weights, delta[0], w, first + begin, first + end, part[3], r, sums[t]
         )
-    total[:] = sums.sum(axis=0)
+    for j in range(len(total)):
+        total[j] = ZERO
+        for t in range(threads):
+            total[j] += sums[t, j]

@@ -40,6 +40,7 @@ from fedplus.aggregation.native.loop import (
     ZERO,
     Float,
     Floats,
+    inlined,
     loop,
     put,
 )
@@ -52,7 +53,7 @@ As good as certain, unless somebody chooses models so that all are off in one di
 """
 
 
-@loop
+@inlined
 def begin(
     told: Floats, delta: Float, at: Floats, centre: Floats, models: Floats, numbers: Floats
 ) -> None:
@@ -65,7 +66,7 @@ def begin(
     set_step(at, centre, models, numbers)
 
 
-@loop
+@inlined
 def set_step(at: Floats, centre: Floats, models: Floats, numbers: Floats) -> None:
     """From the point to w."""
     w, step, square, shift = models[W], models[STEP], ZERO, ZERO
@@ -76,7 +77,7 @@ def set_step(at: Floats, centre: Floats, models: Floats, numbers: Floats) -> Non
     numbers[SQUARE], numbers[SHIFT] = square, shift
 
 
-@loop
+@inlined
 def onwards(at: Floats, centre: Floats, models: Floats, numbers: Floats, secant: bool) -> None:
     """The next w: the image, or where the residual would be 0 if it were linear."""
     w, image, w_before, image_before = (
@@ -96,7 +97,7 @@ def onwards(at: Floats, centre: Floats, models: Floats, numbers: Floats, secant:
     set_step(at, centre, models, numbers)
 
 
-@loop
+@inlined
 def roundings(delta: Float, before: Floats, r: Floats, units: Floats, step: Float) -> Float:
     """A bound on what those to bytes add to the pull at distances r, a step from the point."""
     square = ZERO
@@ -110,24 +111,24 @@ def roundings(delta: Float, before: Floats, r: Floats, units: Floats, step: Floa
     return bound
 
 
-@loop
+@inlined
 def put_image(
-    sums: Floats, column: int, delta: Float, exact: bool, r_now: Floats, at: Floats, r: Floats,
-    pull: Floats, centre: Floats, models: Floats,
+    found: Floats, delta: Float, exact: bool, r_now: Floats, at: Floats, r: Floats, pull: Floats,
+    centre: Floats, models: Floats,
 ) -> Float:  # fmt: skip
-    """Where w leads, by what a look has found; and the slope Σ_k 1 / max(‖w_k − w‖, δ)."""
-    w, image, step = models[W], models[IMAGE], models[STEP]
+    """Where w leads, by what looks have found; and the slope Σ_k 1 / max(‖w_k − w‖, δ)."""
+    w, image, step, n = models[W], models[IMAGE], models[STEP], len(r)
     slope, share, more = ZERO, ZERO, ZERO
-    for k in range(len(r)):
+    for k in range(n):
         p = ONE / max(r_now[k], delta)
         slope += p
         share += delta / max(r_now[k], delta)
         more += p - ONE / max(r[k], delta)
     for j in range(len(image)):
-        image[j] = sums[0, column + j]
-    for t in range(1, len(sums)):
+        image[j] = found[0, n + j]
+    for t in range(1, len(found)):
         for j in range(len(image)):
-            image[j] += sums[t, column + j]
+            image[j] += found[t, n + j]
     if exact:
         for j in range(len(image)):
             image[j] /= share
@@ -138,7 +139,7 @@ def put_image(
     return slope
 
 
-@loop
+@inlined
 def lengths(w: Floats, image: Floats) -> tuple[Float, Float]:
     """‖image − w‖₂ and ‖w‖₂."""
     left, size = ZERO, ZERO
@@ -149,7 +150,7 @@ def lengths(w: Floats, image: Floats) -> tuple[Float, Float]:
     return np.sqrt(left), np.sqrt(size)
 
 
-@loop
+@inlined
 def end(told: Floats, known: Float, numbers: Floats, converged: Float) -> None:
     """This was the last turn."""
     told[KNOWN], numbers[ENDED], numbers[CONVERGED] = known, ONE, converged
@@ -157,12 +158,16 @@ def end(told: Floats, known: Float, numbers: Floats, converged: Float) -> None:
 
 @loop
 def take_turn(
-    r_now: Floats, sums: Floats, column: int, told: Floats, at: Floats, r: Floats, pull: Floats,
-    centre: Floats, units: Floats, models: Floats, numbers: Floats,
+    found: Floats, centre: Floats, units: Floats, told: Floats, at: Floats, r: Floats, pull: Floats,
+    models: Floats, numbers: Floats,
 ) -> None:  # fmt: skip
-    """From what a look has found (each row of ``sums``, from a column on) to the next state."""
+    """From what looks have found, each a row, to the next state."""
     delta, exact, ones = numbers[DELTA], numbers[EXACT] > 0, np.ones(len(r), np.float32)
-    slope = put_image(sums, column, delta, exact, r_now, at, r, pull, centre, models)
+    r_now = np.zeros(len(r), np.float32)
+    for t in range(len(found)):
+        for k in range(len(r)):
+            r_now[k] += found[t, k]
+    slope = put_image(found, delta, exact, r_now, at, r, pull, centre, models)
     w, image = models[W], models[IMAGE]
     left, size = lengths(w, image)
     numbers[LEFT_BEFORE], numbers[LEFT], numbers[SLOPE] = numbers[LEFT], left, slope
