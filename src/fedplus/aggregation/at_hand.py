@@ -39,39 +39,45 @@ def geometric_median(
     return _certified(_loops().delta_geometric_median(part, weights, least, start))
 
 
-@singledispatch
 def minimise(
     psi: AbstractPsi, part: Part, weights: Host | None, start: Host | None
 ) -> Aggregate | None:
     """``Moreau(psi)``."""
+    return _certified(_minimum(psi, part, weights, start))
+
+
+@singledispatch
+def _minimum(psi: AbstractPsi, part: Part, weights: Host | None, start: Host | None) -> Any:
+    """What loops have found; None: there are none for this ψ."""
     return None
 
 
-@minimise.register(Zero)
-@minimise.register(Anchor)
-@minimise.register(Quadratic)
-def _(psi: AbstractPsi, part: Part, weights: Host | None, start: Host | None) -> Aggregate | None:
-    return mean(part, weights)
+@_minimum.register(Zero)
+@_minimum.register(Anchor)
+@_minimum.register(Quadratic)
+def _(psi: AbstractPsi, part: Part, weights: Host | None, start: Host | None) -> Any:
+    return _loops().mean(part, weights)
 
 
-@minimise.register
-def _(psi: L2, part: Part, weights: Host | None, start: Host | None) -> Aggregate | None:
+@_minimum.register
+def _(psi: L2, part: Part, weights: Host | None, start: Host | None) -> Any:
     if part.size == 1:
-        return minimise(L1(psi.delta), part, weights, start)
+        return _minimum(L1(psi.delta), part, weights, start)
     delta, weight = float(psi.delta), len(part.w_local) if weights is None else weights.sum()
-    found = _loops().delta_geometric_median(part, weights, delta, start)
-    return _certified(found._replace(left=found.pull * (delta / weight)))
+    loops = _loops()
+    w, passes, _, pull, done = loops.delta_geometric_median(part, weights, delta, start)
+    return loops.Found(w, passes, pull * (delta / weight), pull, done)
 
 
-@minimise.register
-def _(psi: L1, part: Part, weights: Host | None, start: Host | None) -> Aggregate | None:
-    return _certified(_loops().delta_coordinate_median(part, weights, float(psi.delta), start))
+@_minimum.register
+def _(psi: L1, part: Part, weights: Host | None, start: Host | None) -> Any:
+    return _loops().delta_coordinate_median(part, weights, float(psi.delta), start)
 
 
-@minimise.register
-def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Aggregate | None:
+@_minimum.register
+def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Any:
     require_layout(psi.layout, part.size)
-    w, found = np.empty(part.size, np.float32), []
+    w, passes, left = np.empty(part.size, np.float32), 0, 0.0
     for pattern, pieces in psi.spans().items():
         (first, last), *more = pieces
         columns: Any = slice(first, last)
@@ -81,14 +87,13 @@ def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Aggr
             columns = np.concatenate([np.arange(*piece) for piece in pieces])
             block = all_of(part.w_local[:, part.column + columns])
         begin = None if start is None else start[columns]
-        one = minimise(psi.parts[pattern], block, weights, begin)
-        if one is None:
+        found = _minimum(psi.parts[pattern], block, weights, begin)
+        if found is None or not found.done:
             return None
-        if one.w is not room:
-            w[columns] = one.w
-        found.append(one)
-    _, iterations, residuals, _ = zip(*found, strict=True)
-    return certified(w, max(iterations), hypot(*residuals), True)
+        if found.w is not room:
+            w[columns] = found.w
+        passes, left = max(passes, found.passes), hypot(left, found.left)
+    return _loops().Found(w, passes, left, left, True)
 
 
 def follow_mean(w_local: Host, memory: Sum, change: Change) -> tuple[Aggregate, Sum] | None:
@@ -170,4 +175,6 @@ def _loops() -> Any:
 
 
 def _certified(found: Any) -> Aggregate | None:
-    return certified(found.w, found.passes, found.left, True) if found.done else None
+    if found is None or not found.done:
+        return None
+    return certified(found.w, found.passes, found.left, True)

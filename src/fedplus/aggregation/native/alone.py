@@ -3,7 +3,9 @@
 A small aggregation through JAX is mostly its dispatch, and the waking of its threads beside ours.
 """
 
+from collections.abc import Callable
 from functools import cache
+from math import hypot
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +34,9 @@ from fedplus.aggregation.start import START_ROWS
 LEAST = {"sum": 2**19, "columns": 2**17, "turns": 2**18, "network": 2**16, "lists": 2**10}
 """Entries that are read (of lists: how many), from which on another thread is worth waking."""
 
+COLUMNS = 2**17
+"""Whose medians are found at a time: what that takes stays in a cache, and the system is not asked for
+memory again and again."""
 GLANCED_AT = 256
 """Parties up to which the start of a geometric median is worth a pass over W."""
 
@@ -62,6 +67,10 @@ def mean(part: Part, weights: Host | None) -> Found:
 
 def coordinate_median(part: Part, weights: Host | None, start: Host | None) -> Found:
     """The coordinatewise median."""
+    return _some_at_a_time(part, start, lambda some, at: _medians(some, weights, at))
+
+
+def _medians(part: Part, weights: Host | None, start: Host | None) -> Found:
     w_local, column, size, _ = part
     if weights is None and start is None and len(w_local) <= NETWORK_UP_TO:
         return Found(_median_of(part, NETWORK_UP_TO), 1, 0.0, 0.0, _is_finite(part))
@@ -81,9 +90,13 @@ def delta_coordinate_median(
     part: Part, weights: Host | None, delta: float, start: Host | None
 ) -> Found:
     """The δ-coordinatewise median."""
+    return _some_at_a_time(part, start, lambda some, at: _soft_medians(some, weights, delta, at))
+
+
+def _soft_medians(part: Part, weights: Host | None, delta: float, start: Host | None) -> Found:
     w_local, column, size, _ = part
     if start is None and weights is None and len(w_local) <= NETWORK_UP_TO:
-        start = _median_of(part, NETWORK_UP_TO)  # The root is at most δ away.
+        start = _median_of(part._replace(to=None), NETWORK_UP_TO)  # The root is at most δ away.
         steps, spacing = STEPS, np.zeros_like(start)
     else:
         middle, spacing = _sampled(part)
@@ -101,6 +114,24 @@ def delta_coordinate_median(
         return Found(w, 0, 0.0, 0.0, False)
     strength = float(np.linalg.norm(pull))
     return Found(w, int(passes.max()), strength / weights.sum(), strength, True)
+
+
+def _some_at_a_time(
+    part: Part, start: Host | None, solve: Callable[[Part, Host | None], Found]
+) -> Found:
+    """All columns of a part, by a function of some of them, and of where the search begins there."""
+    if part.size <= COLUMNS:
+        return solve(part, start)
+    w_local, column, size, _ = part
+    w, found = part.room(), []
+    for first in range(0, size, COLUMNS):
+        last = min(first + COLUMNS, size)
+        to, begin = w[first:last], None if start is None else start[first:last]
+        found.append(solve(Part(w_local, column + first, last - first, to), begin))
+        if not found[-1].done:
+            return found[-1]._replace(w=w)
+    _, passes, left, pull, _ = zip(*found, strict=True)
+    return Found(w, max(passes), hypot(*left), hypot(*pull), True)
 
 
 def delta_geometric_median(
@@ -169,9 +200,15 @@ def _is_finite(part: Part) -> bool:
 def _median_of(part: Part, most: int) -> Host:
     """The coordinatewise median of at most so many rows."""
     count = min(len(part.w_local), most)
-    low, high = _ranked(part, count, ((count - 1) // 2, count // 2))
-    middle: Host = low if count % 2 else np.float32(0.5) * (low + high)
-    return middle
+    ranked: tuple[Host, Host] = tuple(_ranked(part, count, ((count - 1) // 2, count // 2)))
+    low, high = ranked
+    if count % 2 == 0:
+        low += high
+        low *= np.float32(0.5)
+    if part.to is None:
+        return low
+    part.to[:] = low
+    return part.to
 
 
 def _sampled(part: Part) -> tuple[Host, Host]:

@@ -46,7 +46,7 @@ def middle(x: Floats) -> Float:
     return INFINITY
 
 
-@inlined
+@loop
 def central(w_local: Floats, column: int, size: int) -> int:
     """The party from which half of the others are nearest, in a few columns of so many."""
     n, stretch = len(w_local), min(size, STRETCH)
@@ -64,7 +64,7 @@ def central(w_local: Floats, column: int, size: int) -> int:
     return best
 
 
-@inlined
+@loop
 def add_products(w_local: Floats, centre: int, begin: int, end: int, gram: Doubles) -> None:
     """Add the parties' products over some columns, seen from one of them."""
     n = len(w_local)
@@ -94,7 +94,7 @@ def product(gram: Doubles, p: Doubles, q: Doubles) -> float:
     return total
 
 
-@inlined
+@loop
 def shares_of_median(gram: Doubles, weights: Floats, delta: Float, p: Doubles) -> None:
     """The parties' shares in the δ-geometric median, by the turns of ``aggregation/reweighted.py``."""
     n = len(p)
@@ -128,7 +128,7 @@ def shares_of_median(gram: Doubles, weights: Floats, delta: Float, p: Doubles) -
         p[k] = image[k]
 
 
-@inlined
+@loop
 def shares_by_products(grams: Doubles, weights: Floats, delta: Float) -> Floats:
     """The same from the products below the diagonal, of which each of ``grams`` has a part."""
     gram = grams[0]

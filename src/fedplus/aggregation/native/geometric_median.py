@@ -36,21 +36,21 @@ def go_on(w: Floats, image: Floats, w_before: Floats, image_before: Floats, back
 
 @loop
 def finish(
-    sums: Floats, share: Float, begin: int, end: int, w: Floats, image: Floats, w_before: Floats,
+    sums: Floats, share: Float, begin: int, end: int, w: Floats, w_before: Floats,
     image_before: Floats, squares: Floats,
 ) -> None:  # fmt: skip
-    """The image in some columns, this share of the sums of all threads; and what to know of it.
+    """The image in some columns, this share of all threads' sums, in the first's; and what is of use.
 
     ``squares``: ‖image − w‖², ‖w‖², and of the residual's change its product with the residual, and
     its square.
     """
-    total = sums[0, begin:end]
+    image = sums[0, begin:end]
     for t in range(1, len(sums)):
         more = sums[t, begin:end]
         for j in range(len(more)):
-            total[j] += more[j]
+            image[j] += more[j]
     for j in range(len(w)):
-        image[j] = share * total[j]
+        image[j] *= share
     left, size, along, change = ZERO, ZERO, ZERO, ZERO
     for j in range(len(w)):
         residual = image[j] - w[j]
@@ -99,17 +99,12 @@ def geometric_median(
     """
     n, d = len(w_local), len(w)
     sums, r = np.empty((threads, d), np.float32), np.empty(n, np.float32)
-    image, w_before, image_before = w.copy(), w.copy(), w.copy()
-    left, slope, back = INFINITY, INFINITY, ZERO
+    image = sums[0]  # Used up before sums are needed again.
+    w_before, image_before = w, image
+    left, slope = INFINITY, INFINITY
     pieces = threads if d >= WIDE else 1
     squares = np.empty((pieces, 4), np.float32)
     for turn in range(1, MOST_TURNS + 1):
-        if pieces == 1:
-            go_on(w, image, w_before, image_before, back)
-        else:
-            for t in in_threads(pieces):
-                a, b = piece(d, t, pieces)
-                go_on(w[a:b], image[a:b], w_before[a:b], image_before[a:b], back)
         for t in in_threads(threads):
             begin, end = piece(n, t, threads)
             total = sums[t]
@@ -121,13 +116,12 @@ def geometric_median(
             slope += weights[k] * (delta / max(r[k], delta))
         share = ONE / slope
         if pieces == 1:
-            finish(sums, share, 0, d, w, image, w_before, image_before, squares[0])
+            finish(sums, share, 0, d, w, w_before, image_before, squares[0])
         else:
             for t in in_threads(pieces):
                 a, b = piece(d, t, pieces)
                 finish(
-                    sums, share, a, b, w[a:b], image[a:b], w_before[a:b], image_before[a:b],
-                    squares[t],
+                    sums, share, a, b, w[a:b], w_before[a:b], image_before[a:b], squares[t]
                 )  # fmt: skip
         slope /= delta
         for t in range(1, pieces):
@@ -141,4 +135,12 @@ def geometric_median(
             return turn, left, slope, True
         if not left <= HALF * last:
             return turn, left, slope, False
+        if turn == 1:  # Often the only one: memory that is not asked for costs nothing.
+            w_before, image_before = np.empty_like(w), image.copy()
+        if pieces == 1:
+            go_on(w, image, w_before, image_before, back)
+        else:
+            for t in in_threads(pieces):
+                a, b = piece(d, t, pieces)
+                go_on(w[a:b], image[a:b], w_before[a:b], image_before[a:b], back)
     return MOST_TURNS, left, slope, False
