@@ -35,6 +35,8 @@ from fedplus.aggregation.shares import Share, whole
 
 pytest.importorskip("numba")
 
+from fedplus.aggregation.native import alone
+
 shapes = st.tuples(st.integers(1, 130), st.integers(1, 70))
 wide = st.tuples(st.integers(1, 9), st.integers(500, 4200))  # Several blocks of columns.
 
@@ -162,6 +164,35 @@ def test_at_hand_as_in_a_program(aggregator, n):
             assert found.iterations >= 1
 
 
+@pytest.mark.parametrize("start", [False, True])
+@pytest.mark.parametrize("n", [9, 80])
+@pytest.mark.parametrize(
+    "aggregator",
+    [
+        CoordinateMedian(), Moreau(L1(0.3)),
+        Moreau(Blocks({"head": L1(0.1), "*": L1(0.5)}, LAYOUT)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_at_hand_some_columns_at_a_time_as_all_at_once(aggregator, n, start, monkeypatch):
+    """The last are fewer; of what is not finite in one of them all hear."""
+    rng = np.random.default_rng(n)
+    models = rng.normal(size=(n, 210)).astype(np.float32)
+    begin = models.mean(axis=0) if start else None
+    weights = rng.integers(1, 3, n).astype(np.float32)
+    for each in (None, weights):
+        once = aggregator.at_hand(models, each, begin)
+        monkeypatch.setattr(alone, "COLUMNS", 32)
+        found = aggregator.at_hand(models, each, begin)
+        np.testing.assert_allclose(found.w, once.w, rtol=1e-6, atol=1e-7)
+        assert found.converged
+        assert found.residual <= 1e-4
+        models[3, 200], was = np.nan, models[3, 200]
+        assert aggregator.at_hand(models, each, begin) is None
+        models[3, 200] = was
+        monkeypatch.undo()
+
+
 def test_at_hand_nothing_that_is_not_finite_gets_through():
     w_local = np.random.default_rng(0).normal(size=(70, 1000)).astype(np.float32)
     narrow = Moreau(L1(1e-3))  # A window that each coordinate looks for by itself.
@@ -219,6 +250,23 @@ def test_where_they_are_used():
     with native.using(least=0):
         assert native.usable(np.ones((4, 3), np.float32))
         assert not native.usable(np.ones((4, 3)))  # 64 bits.
+
+
+def test_a_loop_without_memory_is_an_error_of_xla_s():
+    from fedplus.aggregation.native.frame import VECTOR, callable_by_xla
+    from fedplus.aggregation.native.loop import loop
+
+    @loop
+    def wants(x, y):
+        room = np.empty(np.int64(x[0]), np.float32)
+        y[0] = room[0]
+
+    called = callable_by_xla(wants, (VECTOR,), (VECTOR,))
+    jax.ffi.register_ffi_target("wants", jax.ffi.pycapsule(called.ctypes), platform="cpu")
+    ask = jax.jit(jax.ffi.ffi_call("wants", jax.ShapeDtypeStruct((1,), np.float32)))
+    assert ask(np.float32([4])).shape == (1,)
+    with pytest.raises((ValueError, RuntimeError), match="memory ran out in a compiled loop"):
+        jax.block_until_ready(ask(np.float32([2.0**60])))
 
 
 def test_nowhere_to_keep_what_is_compiled():

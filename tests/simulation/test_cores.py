@@ -58,6 +58,36 @@ def test_passes_over_a_large_matrix_are_shared_and_find_the_same(tmp_path):
             np.testing.assert_array_equal(values, shared[name.removesuffix(", resumed")])
 
 
+TO_ALL = """
+import jax, jax.numpy as jnp, numpy as np
+from fedplus.simulation.cores import cores_for, in_shares, on_every
+
+def of_one(x):
+    far = jnp.where(x == 2, jnp.nan, x * jnp.ones(SIZE))
+    return {"row": far, "flag": x > 3, "count": x.astype(jnp.int32) - 4, "half": x.astype(jnp.bfloat16)}
+
+mesh, x = cores_for(3, 7), jnp.arange(7.0)
+kinds = ["row", "flag", "count"] if SHORT else ["row", "flag", "count", "half"]
+chosen = lambda x: {k: v for k, v in of_one(x).items() if k in kinds}
+shared = jax.jit(on_every(mesh, in_shares(mesh, jax.vmap)(chosen)))(x)
+for (path, one), all_ in zip(jax.tree.leaves_with_path(shared), jax.tree.leaves(jax.vmap(chosen)(x))):
+    assert one.dtype == all_.dtype, path
+    np.testing.assert_array_equal(np.asarray(one, np.float32), np.asarray(all_, np.float32))
+told = jax.jit(on_every(mesh, in_shares(mesh, jax.vmap)(chosen))).lower(x).as_text()
+print(told.count("stablehlo.all_gather"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "short", "exchanges"), [(50, True, 1), (50, False, 4), (60_000, True, 3)]
+)
+def test_what_cores_found_arrives_whatever_kind_it_is(size, short, exchanges):
+    """At once, where it is small and 32 bits hold it."""
+    code = TO_ALL.replace("SIZE", str(size)).replace("SHORT", str(short))
+    found = ran([sys.executable, "-c", code], JAX_NUM_CPU_DEVICES="3")
+    assert int(found) == exchanges
+
+
 TOLD = """
 import os
 # BEGIN

@@ -48,7 +48,7 @@ def minimise(
 
 @singledispatch
 def _minimum(psi: AbstractPsi, part: Part, weights: Host | None, start: Host | None) -> Any:
-    """What loops have found; None: there are none for this ψ."""
+    """What loops have found; None: nothing, or there are none for this ψ."""
     return None
 
 
@@ -77,7 +77,7 @@ def _(psi: L1, part: Part, weights: Host | None, start: Host | None) -> Any:
 @_minimum.register
 def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Any:
     require_layout(psi.layout, part.size)
-    w, passes, left = np.empty(part.size, np.float32), 0, 0.0
+    w, passes, left, pull = np.empty(part.size, np.float32), 0, 0.0, 0.0
     for pattern, pieces in psi.spans().items():
         (first, last), *more = pieces
         columns: Any = slice(first, last)
@@ -92,8 +92,9 @@ def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Any:
             return None
         if found.w is not room:
             w[columns] = found.w
-        passes, left = max(passes, found.passes), hypot(left, found.left)
-    return _loops().Found(w, passes, left, left, True)
+        passes = max(passes, found.passes)
+        left, pull = hypot(left, found.left), hypot(pull, found.pull)
+    return _loops().Found(w, passes, left, pull, True)
 
 
 def follow_mean(w_local: Host, memory: Sum, change: Change) -> tuple[Aggregate, Sum] | None:

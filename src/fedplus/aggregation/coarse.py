@@ -59,7 +59,7 @@ class _State(NamedTuple):
 def near(
     w_local: Matrix, memory: Coarse, models: Matrix, numbers: Vector
 ) -> tuple[Median, Vector, Coarse]:
-    """Where the turns ended that began so, where others may go on from, and what to remember."""
+    """Where turns from this first one ended, where others may go on from, and what to remember."""
     share = share_of(len(w_local), w_local)
     told, at, r, pull, centre, entries, units = memory
 

@@ -63,7 +63,8 @@ def follow(
         return found, learned(memory, move, found)
     told, at, *others = memory.coarse
     pulled = memory[:4]
-    # Cores that share the passes over W compute the same here, to the bit: the same loops do.
+    # Cores that share the passes over W must go the same way. What they know is the same on all of
+    # them, to the bit, since loops made it of what all were told; and so is what loops make of it here.
     (told, *others), move, *turn = native.set_out(
         w_local, *change, delta, pulled, at, (told, *others)
     )

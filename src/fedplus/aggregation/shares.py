@@ -2,8 +2,8 @@
 
 A core passes over its share of the rows, or of the columns, and all cores get what all of them found.
 A core that goes another way than the others would leave them waiting, and a sum that rounds otherwise
-is enough for that: so whether there is another pass is ``agreed``. Outside of such a program, and where
-W is small, a core does everything.
+is enough for that: so whether there is another pass is ``agreed``, or told by a loop, which finds the
+same on all cores. Outside of such a program, and where W is small, a core does everything.
 """
 
 from collections.abc import Iterator

@@ -102,14 +102,17 @@ def told_all(found: Any, parties: int) -> Any:
     """Each core's share of the results, a row a party, on all cores."""
     leaves, how = jax.tree.flatten(found)
     small = sum(leaf.size for leaf in leaves) <= CACHED
-    if len(leaves) == 1 or not small or any(leaf.dtype not in WORDS for leaf in leaves):
+    if len(leaves) <= 1 or not small or any(leaf.dtype not in WORDS for leaf in leaves):
         return jax.tree.map(lambda leaf: lax.all_gather(leaf, AXIS, tiled=True)[:parties], found)
     # All at once: what takes the time is that cores wait for each other.
     every = lax.all_gather(jnp.concatenate([_words(leaf).ravel() for leaf in leaves]), AXIS)
     ends = np.cumsum([leaf.size for leaf in leaves])
     parts = jnp.split(every, ends[:-1], axis=1)
     pairs = zip(parts, leaves, strict=True)
-    told = [_as(part.reshape(-1, *leaf.shape[1:])[:parties], leaf.dtype) for part, leaf in pairs]
+    told = [
+        _as(part.reshape(len(part) * len(leaf), *leaf.shape[1:])[:parties], leaf.dtype)
+        for part, leaf in pairs
+    ]
     return jax.tree.unflatten(how, told)
 
 

@@ -35,8 +35,8 @@ LEAST = {"sum": 2**19, "columns": 2**17, "turns": 2**18, "network": 2**16, "list
 """Entries that are read (of lists: how many), from which on another thread is worth waking."""
 
 COLUMNS = 2**17
-"""Whose medians are found at a time: what that takes stays in a cache, and the system is not asked for
-memory again and again."""
+"""Columns whose medians are found at a time: what that takes stays in a cache, and the system is not
+asked for memory again and again."""
 GLANCED_AT = 256
 """Parties up to which the start of a geometric median is worth a pass over W."""
 

@@ -1,4 +1,4 @@
-"""The loops as functions of JAX arrays. Each does a share of the rows, or of the columns."""
+"""The loops as functions of JAX arrays. Passes over W do a share of the rows, or of the columns."""
 
 from math import inf
 from typing import Any
@@ -97,7 +97,7 @@ def set_out(
     w_local: Matrix, rows: Vector, before: Matrix, delta: Array, pulled: tuple[Array, ...],
     at: Vector, memory: tuple[Array, ...],
 ) -> tuple[tuple[Array, ...], Vector, Matrix, Vector]:  # fmt: skip
-    """What is remembered, in place of ``memory``, how far the change leads, and the first turn.
+    """What is remembered, in place of ``memory``, the way that the change leads, and the first turn.
 
     ``pulled``: ahead, the slope, along, and how much W yields; a turn is models and numbers.
     """
@@ -133,7 +133,7 @@ def turned(
 def learned(
     before: Vector, known: Array, w: Vector, ahead: Vector, along: Vector, yields: Array, move: Vector
 ) -> tuple[Vector, Array]:  # fmt: skip
-    """``along`` and ``yields`` anew: what ``ahead``, and the slope, were tells how w has moved."""
+    """``along`` and ``yields`` anew. ``before`` and ``known``: ``ahead`` and the slope as they were."""
     args = before, known[None], w, ahead, along, yields[None], move
     along, yields, _ = _ffi("learn", tuple(map(_like, args[4:])), args, kept=4)
     return along, yields[0]

@@ -154,7 +154,7 @@ def look_at_rows(
     w_local: Floats, entries: Bytes, units: Floats, before: Floats, models: Floats, numbers: Floats,
     first: int, last: int, column: int, r: Floats, total: Floats,
 ) -> None:  # fmt: skip
-    """Distances from w of some rows, a step from where they were these, and a sum over them added.
+    """Distances from w of some rows, which were ``before`` away from the point, and a sum over them.
 
     Of the rows as they are, if ``EXACT``: Σ δ / max(r_k, δ) w_k. Else of coarse ones, times by how
     much more each counts than before.

@@ -34,7 +34,7 @@ SHORT = 1e-7
 
 @inlined
 def middle(x: Floats) -> Float:
-    """Of a few numbers. Numba takes a second to compile a sort."""
+    """Of a few numbers, the larger of two. Numba takes a second to compile a sort."""
     for i in range(len(x)):
         below, up_to = 0, 0
         for j in range(len(x)):

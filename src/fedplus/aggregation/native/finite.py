@@ -1,4 +1,4 @@
-"""Whether all entries are finite, looked at as whole numbers: the loops take them to be."""
+"""Whether all entries are finite: the loops take them to be."""
 
 import numpy as np
 

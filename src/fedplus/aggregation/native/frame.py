@@ -4,6 +4,8 @@ XLA's foreign function interface is a few structs of C (``xla/ffi/api/c_api.h``,
 with its major version alone). All their fields that matter here are words of 64 bits::
 
     frame     size, extension, api, context, stage, arguments, results, ...
+    api       size, extension, version (as below), internal, function that makes an error, ...
+    error     size, extension, message, code
     arguments (results)   size, extension, count, types, buffers
     buffer    size, extension, type, data, rank, dimensions
     extension size, type, next, metadata
@@ -31,6 +33,9 @@ MAJOR = 0
 EXTENSION, API, ARGUMENTS, RESULTS = 1, 2, 9, 14
 DATA, DIMENSIONS = 3, 5
 METADATA, VERSION = 3, 3
+KNOWN, MAKE_ERROR = 4, 6
+FAILED = b"fedplus: memory ran out in a compiled loop. FEDPLUS_NUMBA=off goes without these."
+RESOURCE_EXHAUSTED = 8
 
 
 class Kind(NamedTuple):
@@ -68,7 +73,7 @@ class _Words:
         return self._builder.gep(self._first, [cgutils.intp_t(i)])
 
     def words(self, i: int) -> "_Words":
-        """Those from the address on that the i-th is."""
+        """The words at the address that word i holds."""
         return _Words(self._builder, self[i])
 
 
@@ -89,23 +94,35 @@ def _array(context: Any, builder: Any, buffer: _Words, kind: Kind) -> Any:
 
 def _answer(builder: Any, frame: _Words) -> None:
     """XLA only asks for which version this was written: its own, if we know its structs."""
-    asked, known = frame.words(EXTENSION).words(METADATA), frame.words(API)[4]
+    asked, known = frame.words(EXTENSION).words(METADATA), frame.words(API)[KNOWN]
     major = builder.and_(known, cgutils.intp_t(0xFFFFFFFF))
     with builder.if_then(builder.icmp_unsigned("==", major, cgutils.intp_t(MAJOR))):
         asked[VERSION] = known
 
 
-def callable_by_xla(
-    loop: Any, arguments: Sequence[Kind | None], results: Sequence[Kind | None]
-) -> Any:
-    """The loop as XLA can call it: a function of a frame's address that returns 0, for no error.
+def _error(builder: Any, frame: _Words) -> Any:
+    """Of XLA's: all that can go wrong in a loop is that there is no memory."""
+    word = cgutils.intp_t
+    text = cgutils.global_constant(builder, "failed", cgutils.make_bytearray(FAILED + bytes(1)))
+    error = cgutils.alloca_once(builder, word, size=4)
+    fields = _Words(builder, builder.ptrtoint(error, word))
+    fields[0], fields[1] = word(32), word(0)
+    fields[2], fields[3] = builder.ptrtoint(text, word), word(RESOURCE_EXHAUSTED)
+    made = cgutils.ir.FunctionType(word, [word])
+    make = builder.inttoptr(frame.words(API)[MAKE_ERROR], made.as_pointer())
+    return builder.call(make, [builder.ptrtoint(error, word)])
 
-    The loop is given the arguments, and then room for the results; but for those that are None.
+
+def callable_by_xla(loop: Any, arguments: Sequence[Kind | None], results: Sequence[Kind]) -> Any:
+    """The loop as XLA can call it: a function of a frame's address; it returns an error's, or 0.
+
+    The loop is given the arguments, but for those that are None, and then room for the results.
     """
     places = [(ARGUMENTS, i, kind) for i, kind in enumerate(arguments) if kind is not None]
-    places += [(RESULTS, i, kind) for i, kind in enumerate(results) if kind is not None]
+    places += [(RESULTS, i, kind) for i, kind in enumerate(results)]
     takes = tuple(kind.array for _, _, kind in places)
-    compiled = loop.get_compile_result(types.none(*takes))
+    loop.compile(takes)
+    compiled = loop.overloads[takes]
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
 
     @intrinsic  # type: ignore[untyped-decorator]
@@ -113,6 +130,7 @@ def callable_by_xla(
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             found = _Words(builder, builder.ptrtoint(args[0], cgutils.intp_t))
             asks = builder.icmp_unsigned("!=", found[EXTENSION], cgutils.intp_t(0))
+            answer = cgutils.alloca_once_value(builder, cgutils.intp_t(0))
             with builder.if_else(asks) as (yes, no):
                 with yes:
                     _answer(builder, found)
@@ -125,8 +143,10 @@ def callable_by_xla(
                     there = builder.inttoptr(cgutils.intp_t(address), how.as_pointer())
                     room = [cgutils.alloca_once(builder, a.pointee) for a in how.args[:2]]
                     flat = context.get_arg_packer(takes).as_arguments(builder, given)
-                    builder.call(there, [*room, *flat])
-            return cgutils.intp_t(0)
+                    status = builder.call(there, [*room, *flat])
+                    with cgutils.if_unlikely(builder, cgutils.is_not_null(builder, status)):
+                        builder.store(_error(builder, found), answer)
+            return builder.load(answer)
 
         return types.intp(types.voidptr), generate
 

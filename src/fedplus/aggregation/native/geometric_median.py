@@ -39,7 +39,7 @@ def finish(
     sums: Floats, share: Float, begin: int, end: int, w: Floats, w_before: Floats,
     image_before: Floats, squares: Floats,
 ) -> None:  # fmt: skip
-    """The image in some columns, this share of all threads' sums, in the first's; and what is of use.
+    """The image in some columns, this share of all threads' sums, in place of the first; and squares.
 
     ``squares``: ‖image − w‖², ‖w‖², and of the residual's change its product with the residual, and
     its square.
@@ -100,7 +100,7 @@ def geometric_median(
     n, d = len(w_local), len(w)
     sums, r = np.empty((threads, d), np.float32), np.empty(n, np.float32)
     image = sums[0]  # Used up before sums are needed again.
-    w_before, image_before = w, image
+    w_before, image_before = w, image  # In the first turn nothing has changed.
     left, slope = INFINITY, INFINITY
     pieces = threads if d >= WIDE else 1
     squares = np.empty((pieces, 4), np.float32)

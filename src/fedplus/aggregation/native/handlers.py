@@ -31,7 +31,7 @@ from fedplus.aggregation.native.turns import take_turn
 class _Takes(NamedTuple):
     arguments: tuple[Kind | None, ...]
     """None: what a result takes the place of; the loop reads it there."""
-    results: tuple[Kind | None, ...]
+    results: tuple[Kind, ...]
 
 
 _PRODUCT = _Takes((MATRIX, VECTOR, INTEGERS), (VECTOR,))

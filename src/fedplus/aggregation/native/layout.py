@@ -1,4 +1,4 @@
-"""Where numbers and models are in the arrays that loops over a coarse W share with JAX's programs."""
+"""Arrays that loops share with JAX's programs; of a coarse W, where numbers and models are in them."""
 
 from typing import Any, NamedTuple
 

@@ -50,7 +50,10 @@ def loop(function: Loop) -> Loop:
 
 
 def inlined(function: Loop) -> Loop:
-    """For the one loop that calls it. Compiled by itself first, it would be compiled twice."""
+    """A function that is read with the loop that calls it; else it would be compiled there once more.
+
+    Numbers may be what they may be in that loop.
+    """
     made: Loop = numba.njit(inline="always", **HOW)(function)
     return made
 
@@ -85,7 +88,10 @@ def _place() -> Path:
 
     Numba itself looks at the file of the function alone, not at those of the functions that it calls.
     """
-    files = sorted(Path(__file__).parent.glob("*.py"))
+    here = Path(__file__).parent
+    files = sorted(
+        [*here.glob("*.py"), *here.parent.glob("*.py")]
+    )  # Which have some of the numbers.
     made_of = crc32(b"".join(file.read_bytes() for file in files))
     home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(os.environ.get("NUMBA_CACHE_DIR") or Path(home, "fedplus")) / f"loops-{made_of:08x}"

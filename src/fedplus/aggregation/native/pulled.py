@@ -38,7 +38,7 @@ def set_out(
 ) -> None:  # fmt: skip
     """Bring the memory up to date, and begin the turns where the change of the pulls leads.
 
-    ``move``: how far that is, if all directions were alike.
+    ``move``: the way there, if all directions were alike.
     """
     renew(
         w_local, rows, before, delta[0], part[3], at, ahead, told, r, pull, centre, entries, units,
@@ -61,7 +61,7 @@ def learn(
 ) -> None:  # fmt: skip
     """How w went beyond what was expected: the direction, if it tells one, and how much W yields.
 
-    ``before`` and ``known``: what ``ahead`` and the slope were. ``move`` becomes what was beyond it.
+    ``before`` and ``known``: what ``ahead`` and the slope were. ``move`` becomes what was not expected.
     """
     square, size, gone = ZERO, ZERO, ZERO
     for j in range(len(w)):
@@ -85,9 +85,9 @@ def follow(
     slope: Floats, along: Floats, yields: Floats, told: Floats, at: Floats, r: Floats, pull: Floats,
     centre: Floats, entries: Bytes, units: Floats,
 ) -> tuple[int, Float, bool]:  # fmt: skip
-    """Write the minimiser to ``w``, and to the memory: the turns, ‖·‖₂ of the next step, and if it is.
+    """Put the minimiser into ``w``; returns the turns, ‖·‖₂ of the next step, and if it is one.
 
-    The memory is ``Pulled``'s; where it knows nothing, ``ahead`` is the last median.
+    The rest is ``Pulled``'s memory, written to; where it knows nothing, ``ahead`` is the last median.
     """
     n, d = w_local.shape
     move, was, known = np.empty_like(w), ahead.copy(), slope.copy()

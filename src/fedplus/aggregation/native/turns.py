@@ -57,7 +57,7 @@ As good as certain, unless somebody chooses models so that all are off in one di
 def begin(
     told: Floats, delta: Float, at: Floats, centre: Floats, models: Floats, numbers: Floats
 ) -> None:
-    """The first state, whose w is there."""
+    """The first state, of a w that is in its place already."""
     numbers[:] = 0
     numbers[DELTA], numbers[LEFT], numbers[LEFT_BEFORE] = delta, INFINITY, INFINITY
     numbers[EXACT] = ONE if told[KNOWN] != ALL or told[AFAR] > 0 else ZERO
