@@ -5,7 +5,6 @@ it.
 """
 
 from functools import cache, singledispatch
-from math import hypot
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,7 @@ def _(psi: L1, part: Part, weights: Host | None, start: Host | None) -> Any:
 @_minimum.register
 def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Any:
     require_layout(psi.layout, part.size)
-    w, passes, left, pull = np.empty(part.size, np.float32), 0, 0.0, 0.0
+    w, parts = np.empty(part.size, np.float32), []
     for pattern, pieces in psi.spans().items():
         (first, last), *more = pieces
         columns: Any = slice(first, last)
@@ -92,9 +91,8 @@ def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Any:
             return None
         if found.w is not room:
             w[columns] = found.w
-        passes = max(passes, found.passes)
-        left, pull = hypot(left, found.left), hypot(pull, found.pull)
-    return _loops().Found(w, passes, left, pull, True)
+        parts.append(found)
+    return _loops().together(w, parts)
 
 
 def follow_mean(w_local: Host, memory: Sum, change: Change) -> tuple[Aggregate, Sum] | None:

@@ -3,7 +3,7 @@
 A small aggregation through JAX is mostly its dispatch, and the waking of its threads beside ours.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import hypot
 from typing import Any, NamedTuple
@@ -96,7 +96,7 @@ def delta_coordinate_median(
 def _soft_medians(part: Part, weights: Host | None, delta: float, start: Host | None) -> Found:
     w_local, column, size, _ = part
     if start is None and weights is None and len(w_local) <= NETWORK_UP_TO:
-        start = _median_of(part._replace(to=None), NETWORK_UP_TO)  # The root is at most δ away.
+        start = _median_of(part, NETWORK_UP_TO)  # The root is at most δ away.
         steps, spacing = STEPS, np.zeros_like(start)
     else:
         middle, spacing = _sampled(part)
@@ -127,10 +127,18 @@ def _some_at_a_time(
     for first in range(0, size, COLUMNS):
         last = min(first + COLUMNS, size)
         to, begin = w[first:last], None if start is None else start[first:last]
-        found.append(solve(Part(w_local, column + first, last - first, to), begin))
-        if not found[-1].done:
-            return found[-1]._replace(w=w)
-    _, passes, left, pull, _ = zip(*found, strict=True)
+        one = solve(Part(w_local, column + first, last - first, to), begin)
+        if not one.done:
+            return one
+        if one.w is not to:
+            to[:] = one.w
+        found.append(one)
+    return together(w, found)
+
+
+def together(w: Host, parts: Sequence[Found]) -> Found:
+    """A model whose parts are these, all of them done."""
+    _, passes, left, pull, _ = zip(*parts, strict=True)
     return Found(w, max(passes), hypot(*left), hypot(*pull), True)
 
 
@@ -200,15 +208,9 @@ def _is_finite(part: Part) -> bool:
 def _median_of(part: Part, most: int) -> Host:
     """The coordinatewise median of at most so many rows."""
     count = min(len(part.w_local), most)
-    ranked: tuple[Host, Host] = tuple(_ranked(part, count, ((count - 1) // 2, count // 2)))
-    low, high = ranked
-    if count % 2 == 0:
-        low += high
-        low *= np.float32(0.5)
-    if part.to is None:
-        return low
-    part.to[:] = low
-    return part.to
+    low, high = _ranked(part, count, ((count - 1) // 2, count // 2))
+    middle: Host = low if count % 2 else np.float32(0.5) * (low + high)
+    return middle
 
 
 def _sampled(part: Part) -> tuple[Host, Host]:
