@@ -252,23 +252,6 @@ def test_where_they_are_used():
         assert not native.usable(np.ones((4, 3)))  # 64 bits.
 
 
-def test_a_loop_without_memory_is_an_error_of_xla_s():
-    from fedplus.aggregation.native.frame import VECTOR, callable_by_xla
-    from fedplus.aggregation.native.loop import loop
-
-    @loop
-    def wants(x, y):
-        room = np.empty(np.int64(x[0]), np.float32)
-        y[0] = room[0]
-
-    called = callable_by_xla(wants, (VECTOR,), (VECTOR,))
-    jax.ffi.register_ffi_target("wants", jax.ffi.pycapsule(called.ctypes), platform="cpu")
-    ask = jax.jit(jax.ffi.ffi_call("wants", jax.ShapeDtypeStruct((1,), np.float32)))
-    assert ask(np.float32([4])).shape == (1,)
-    with pytest.raises((ValueError, RuntimeError), match="memory ran out in a compiled loop"):
-        jax.block_until_ready(ask(np.float32([2.0**60])))
-
-
 def test_nowhere_to_keep_what_is_compiled():
     """As where all folders are read-only: a function that no file has cannot be kept."""
     from fedplus.aggregation.native.loop import kept

@@ -191,11 +191,12 @@ def some_rounds(
 def _rounds(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
 ) -> tuple[Any, RoundFigures]:
-    play = partial(one_round, plan, inputs)
+    play: Any = partial(one_round, plan, inputs)
     if plan.mesh is not None:  # XLA alone knows where the rows are that are spread over it.
         play = native.without(play)
     if plan.lanes:
         play = jax.vmap(play, in_axes=(0, 0, None))
+    play = jax.jit(play, inline=True)  # Traced once, for its shapes and for the loop.
     shapes = jax.eval_shape(play, lane, state, begin)[1]
     blank = jax.tree.map(lambda leaf: jnp.zeros((CAPACITY, *leaf.shape), leaf.dtype), shapes)
 

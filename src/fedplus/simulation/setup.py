@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 
 from fedplus._check import SettingError, require, require_number, require_whole
 from fedplus._types import Array, Host
+from fedplus.aggregation import native
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
 from fedplus.data.split import on_device
@@ -94,6 +95,9 @@ def set_up(
     same = int(steps_of[0]) if stragglers is None and np.ptp(steps_of) == 0 else None
     runs = tuple((algorithm, int(seed)) for algorithm in algorithms for seed in seeds)
     lanes = [_lane(algorithm, seed, model) for algorithm, seed in runs]
+    over_all = getattr(algorithms[0], "over", None) == "all"
+    if mesh is None:
+        native.expect((n if over_all else who.size) * lanes[0].w_first.size)
     rows = rows_of_a_page(who.size, n) if paged else n
     forgets = not (keep or paged or mesh) and who.size < n and all(a.forgets() for a in algorithms)
     rows = who.size if forgets else rows

@@ -26,7 +26,7 @@ from fedplus.aggregation.native.calls import (
 )
 from fedplus.aggregation.native.layout import TOLD, Shape, Turn
 from fedplus.aggregation.native.place import Part, all_of, lying_in, taken_anew
-from fedplus.aggregation.native.switch import in_memory, usable, using, without
+from fedplus.aggregation.native.switch import expect, in_memory, usable, using, without
 
 __all__ = [
     "FEW",
@@ -36,6 +36,7 @@ __all__ = [
     "Shape",
     "Turn",
     "all_of",
+    "expect",
     "followed",
     "in_memory",
     "learned",

@@ -13,6 +13,7 @@ from fedplus.aggregation.native.loop import (
     Bytes,
     Float,
     Floats,
+    Index,
     Ints,
     in_threads,
     inlined,
@@ -162,7 +163,9 @@ def look_at_rows(
     delta, unit, step = numbers[DELTA], units[0], models[STEP]
     if numbers[EXACT] > 0:
         ones = np.ones(len(r), np.float32)
-        add_over_distance(w_local, ones, delta, models[W], first, last, column, r, total)
+        add_over_distance(
+            w_local, ones, delta, models[W], Index(first), Index(last), Index(column), r, total
+        )
         return
     k, t = first, np.empty(4, np.float32)
     while k < last:

@@ -22,13 +22,10 @@ def abreast(parties: int) -> int:
 
 
 @inlined
-def with_room(weights: Floats) -> Floats:
-    """The weights, and zeros up to whole registers: an odd number, lest columns compete for a cache."""
-    registers = (len(weights) + LANES - 1) // LANES
-    made = np.zeros((registers + 1 - registers % 2) * LANES, weights.dtype)
-    for k in range(len(weights)):
-        made[k] = weights[k]
-    return made
+def with_room(parties: int) -> Floats:
+    """Zeros, one a party and up to whole registers: an odd number, lest columns compete for a cache."""
+    registers = (parties + LANES - 1) // LANES
+    return np.zeros((registers + 1 - registers % 2) * LANES, np.float32)
 
 
 @inlined

@@ -12,6 +12,7 @@ from fedplus.aggregation.native.loop import (
     Doubles,
     Float,
     Floats,
+    Index,
     Ints,
     in_threads,
     inlined,
@@ -52,7 +53,8 @@ def central(w_local: Floats, column: int, size: int) -> int:
     n, stretch = len(w_local), min(size, STRETCH)
     best, least, squares = 0, INFINITY, np.empty(len(w_local), np.float32)
     for k in range(n):
-        squares[:] = 0
+        for i in range(n):
+            squares[i] = ZERO
         for i in range(4):
             first = column + i * (size - stretch) // 3
             row = w_local[k, first : first + stretch]
@@ -98,8 +100,11 @@ def product(gram: Doubles, p: Doubles, q: Doubles) -> float:
 def shares_of_median(gram: Doubles, weights: Floats, delta: Float, p: Doubles) -> None:
     """The parties' shares in the δ-geometric median, by the turns of ``aggregation/reweighted.py``."""
     n = len(p)
-    image, before, image_before = p.copy(), p.copy(), p.copy()
-    to_all, change = np.empty_like(p), np.empty_like(p)
+    image, before, image_before = np.empty(n), np.empty(n), np.empty(n)
+    to_all, change, weight = np.empty(n), np.empty(n), 0.0
+    for k in range(n):
+        image[k], before[k], image_before[k] = p[k], p[k], p[k]
+        weight += weights[k]
     for turn in range(MOST_TURNS):
         square = 0.0
         for k in range(n):
@@ -116,7 +121,7 @@ def shares_of_median(gram: Doubles, weights: Floats, delta: Float, p: Doubles) -
             image[k] /= slope
             to_all[k] = image[k] - p[k]
             change[k] = to_all[k] - (image_before[k] - before[k])
-        typical = weights.sum() / slope
+        typical = weight / slope
         if not product(gram, to_all, to_all) > (SHORT * typical) ** 2:
             break
         size = product(gram, change, change)
@@ -132,26 +137,31 @@ def shares_of_median(gram: Doubles, weights: Floats, delta: Float, p: Doubles) -
 def shares_by_products(grams: Doubles, weights: Floats, delta: Float) -> Floats:
     """The same from the products below the diagonal, of which each of ``grams`` has a part."""
     gram = grams[0]
-    for t in range(1, len(grams)):
-        gram += grams[t]
-    n, each = len(gram), weights.copy()
+    n = len(gram)
+    each, p, shares = np.empty(n, np.float32), np.empty(n), np.empty(n, np.float32)
     for k in range(n):
-        if not gram[k, k] < LARGEST:  # So far away that it does not count.
-            each[k] = ZERO
+        for other in range(k + 1):
+            for t in range(1, len(grams)):
+                gram[k, other] += grams[t, k, other]
+        each[k] = (
+            weights[k] if gram[k, k] < LARGEST else ZERO
+        )  # So far away that it does not count.
+        p[k] = 1.0 / n
     for k in range(n):
         for other in range(k + 1):
             if each[k] == ZERO or each[other] == ZERO:
                 gram[k, other] = 0.0
             gram[other, k] = gram[k, other]
-    p = np.full(n, 1.0 / n)
     shares_of_median(gram, each, delta, p)
-    return p.astype(np.float32)
+    for k in range(n):
+        shares[k] = p[k]
+    return shares
 
 
 @loop
 def near_median(w_local: Floats, weights: Floats, delta: Floats, part: Ints, w: Floats) -> None:
     """Put w where the parties' products put the δ-geometric median."""
-    n, d, column = len(w_local), len(w), part[3]
+    n, d, column = len(w_local), len(w), Index(part[3])
     grams = np.zeros((1, n, n), np.float64)
     add_products(w_local, central(w_local, column, d), column, column + d, grams[0])
     put_sum(w_local, shares_by_products(grams, weights, delta[0]), column, w)
@@ -162,7 +172,7 @@ def near_median_in_threads(
     w_local: Floats, weights: Floats, delta: Floats, part: Ints, w: Floats
 ) -> None:
     """The same."""
-    n, d, threads, column = len(w_local), len(w), part[2], part[3]
+    n, d, threads, column = len(w_local), len(w), part[2], Index(part[3])
     centre = central(w_local, column, d)
     grams = np.zeros((threads, n, n), np.float64)
     for t in in_threads(threads):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus.aggregation.native.columns import copy_undone, extremes, with_room
+from fedplus.aggregation.native.columns import copy_undone, with_room
 from fedplus.aggregation.native.lists import (
     ABOVE,
     ALL,
@@ -27,8 +27,10 @@ from fedplus.aggregation.native.loop import (
     FOUR,
     HALF,
     INFINITY,
+    ONE,
     TWO,
     ZERO,
+    Double,
     Doubles,
     Float,
     Floats,
@@ -158,7 +160,7 @@ def look_again(
     bits = x.view(np.int32)
     for k in range(len(keys)):
         keys[k] = ordered(bits[k])
-    found, passes, closed = median(keys, a, all_weights, at, ZERO)
+    found, passes, closed = median(keys, a, all_weights, Double(at), Double(0))
     return found, ZERO, passes, closed
 
 
@@ -174,8 +176,9 @@ def solve(
     looked at again.
     """
     n = len(w_local)
-    weights = np.ones(n, np.float32)
-    a, all_weights = with_room(weights), extremes(weights)
+    a, all_weights = with_room(n), (Float(n), ONE, ONE)
+    for k in range(n):
+        a[k] = ONE
     entries, together = w_local.view(np.int32), np.empty((LINE, len(a)), np.int32)
     keys, which = np.empty(len(a), np.int32), np.empty(LINE, np.int32)
     moved, none_done = np.empty(ABREAST, np.int32), np.zeros(LINE, np.int32)

@@ -12,13 +12,16 @@ with its major version alone). All their fields that matter here are words of 64
     metadata  size, version (size, extension, major and minor in one word), ...
 
 The function is written in LLVM's language right away, and jumps to the loop as it is on disk: had Numba
-to read it, it would compile the loop once more, in every process.
+to read it, it would compile the loop once more, in every process. It finds the loop when it is called:
+until then others may compile it.
 """
 
-from collections.abc import Sequence
+import ctypes
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numba as typed_numba
+import numpy as np
 from numba import extending
 from numba.core import cgutils as typed_cgutils
 from numba.np import arrayobj
@@ -36,6 +39,10 @@ METADATA, VERSION = 3, 3
 KNOWN, MAKE_ERROR = 4, 6
 FAILED = b"fedplus: memory ran out in a compiled loop. FEDPLUS_NUMBA=off goes without these."
 RESOURCE_EXHAUSTED = 8
+MISSING = (
+    b"fedplus: a loop could not be compiled (see above). FEDPLUS_NUMBA=off goes without these."
+)
+INTERNAL = 13
 
 
 class Kind(NamedTuple):
@@ -55,6 +62,32 @@ VECTOR, MATRIX = Kind(types.float32, 1), Kind(types.float32, 2)
 INTEGERS, COUNTS, BYTES = Kind(types.int32, 1), Kind(types.int32, 2), Kind(types.int8, 2)
 DOUBLES = Kind(types.float64, 2, each=2)
 """Each kept as two whole numbers of 32 bits: JAX may not know of numbers of 64."""
+
+
+class Takes(NamedTuple):
+    """What a loop takes: the arguments, and then room for the results."""
+
+    arguments: tuple[Kind | None, ...]
+    """None: what a result takes the place of; the loop reads it there."""
+    results: tuple[Kind, ...]
+
+    @property
+    def places(self) -> list[tuple[int, int, Kind]]:
+        """Among what XLA hands over: which list, where on it, and what it is."""
+        given = [(ARGUMENTS, i, kind) for i, kind in enumerate(self.arguments) if kind is not None]
+        return given + [(RESULTS, i, kind) for i, kind in enumerate(self.results)]
+
+    @property
+    def types(self) -> tuple[Any, ...]:
+        """As Numba knows them."""
+        return tuple(kind.array for _, _, kind in self.places)
+
+
+class Called(NamedTuple):
+    """A function that XLA can call, and what it needs to stay where it is."""
+
+    function: Any
+    needs: tuple[Any, ...]
 
 
 class _Words:
@@ -100,52 +133,68 @@ def _answer(builder: Any, frame: _Words) -> None:
         asked[VERSION] = known
 
 
-def _error(builder: Any, frame: _Words) -> Any:
-    """Of XLA's: all that can go wrong in a loop is that there is no memory."""
+def _error(builder: Any, frame: _Words, message: bytes, code: int) -> Any:
+    """Of XLA's."""
     word = cgutils.intp_t
-    text = cgutils.global_constant(builder, "failed", cgutils.make_bytearray(FAILED + bytes(1)))
+    text = cgutils.global_constant(builder, "message", cgutils.make_bytearray(message + bytes(1)))
     error = cgutils.alloca_once(builder, word, size=4)
     fields = _Words(builder, builder.ptrtoint(error, word))
     fields[0], fields[1] = word(32), word(0)
-    fields[2], fields[3] = builder.ptrtoint(text, word), word(RESOURCE_EXHAUSTED)
+    fields[2], fields[3] = builder.ptrtoint(text, word), word(code)
     made = cgutils.ir.FunctionType(word, [word])
     make = builder.inttoptr(frame.words(API)[MAKE_ERROR], made.as_pointer())
     return builder.call(make, [builder.ptrtoint(error, word)])
 
 
-def callable_by_xla(loop: Any, arguments: Sequence[Kind | None], results: Sequence[Kind]) -> Any:
-    """The loop as XLA can call it: a function of a frame's address; it returns an error's, or 0.
+def _jump(context: Any, builder: Any, address: Any, takes: Takes, frame: _Words) -> Any:
+    """Call the loop at an address; whether it failed: it does if there is no memory, and only then."""
+    given = [
+        _array(context, builder, frame.words(which).words(i), kind)
+        for which, i, kind in takes.places
+    ]
+    how = context.call_conv.get_function_type(types.none, takes.types)
+    there = builder.inttoptr(address, how.as_pointer())
+    room = [cgutils.alloca_once(builder, a.pointee) for a in how.args[:2]]
+    flat = context.get_arg_packer(takes.types).as_arguments(builder, given)
+    return cgutils.is_not_null(builder, builder.call(there, [*room, *flat]))
 
-    The loop is given the arguments, but for those that are None, and then room for the results.
+
+def callable_by_xla(takes: Takes, find: Callable[[], int]) -> Called:
+    """A loop as XLA can call it: a function of a frame's address; it returns an error's, or 0.
+
+    ``find``: where the loop lies. It is asked once, when XLA calls for the first time.
     """
-    places = [(ARGUMENTS, i, kind) for i, kind in enumerate(arguments) if kind is not None]
-    places += [(RESULTS, i, kind) for i, kind in enumerate(results)]
-    takes = tuple(kind.array for _, _, kind in places)
-    loop.compile(takes)
-    compiled = loop.overloads[takes]
-    address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    word, cell = cgutils.intp_t, np.zeros(1, np.int64)
+
+    def look() -> None:
+        cell[0] = find()
+
+    ask = ctypes.CFUNCTYPE(None)(look)
+    asked = word(ctypes.cast(ask, ctypes.c_void_p).value)
 
     @intrinsic  # type: ignore[untyped-decorator]
     def call(_: Any, frame: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            found = _Words(builder, builder.ptrtoint(args[0], cgutils.intp_t))
-            asks = builder.icmp_unsigned("!=", found[EXTENSION], cgutils.intp_t(0))
-            answer = cgutils.alloca_once_value(builder, cgutils.intp_t(0))
-            with builder.if_else(asks) as (yes, no):
+            found = _Words(builder, builder.ptrtoint(args[0], word))
+            answer = cgutils.alloca_once_value(builder, word(0))
+            metadata = builder.icmp_unsigned("!=", found[EXTENSION], word(0))
+            with builder.if_else(metadata) as (yes, no):
                 with yes:
                     _answer(builder, found)
                 with no:
-                    given = [
-                        _array(context, builder, found.words(which).words(i), kind)
-                        for which, i, kind in places
-                    ]
-                    how = context.call_conv.get_function_type(types.none, takes)
-                    there = builder.inttoptr(cgutils.intp_t(address), how.as_pointer())
-                    room = [cgutils.alloca_once(builder, a.pointee) for a in how.args[:2]]
-                    flat = context.get_arg_packer(takes).as_arguments(builder, given)
-                    status = builder.call(there, [*room, *flat])
-                    with cgutils.if_unlikely(builder, cgutils.is_not_null(builder, status)):
-                        builder.store(_error(builder, found), answer)
+                    lies = _Words(builder, word(cell.ctypes.data))
+                    with cgutils.if_unlikely(builder, cgutils.is_null(builder, lies[0])):
+                        nothing = cgutils.ir.FunctionType(cgutils.ir.VoidType(), [])
+                        builder.call(builder.inttoptr(asked, nothing.as_pointer()), [])
+                    address = lies[0]
+                    with builder.if_else(cgutils.is_null(builder, address)) as (missing, there):
+                        with missing:
+                            builder.store(_error(builder, found, MISSING, INTERNAL), answer)
+                        with there:
+                            failed = _jump(context, builder, address, takes, found)
+                            with cgutils.if_unlikely(builder, failed):
+                                error = _error(builder, found, FAILED, RESOURCE_EXHAUSTED)
+                                builder.store(error, answer)
             return builder.load(answer)
 
         return types.intp(types.voidptr), generate
@@ -153,4 +202,4 @@ def callable_by_xla(loop: Any, arguments: Sequence[Kind | None], results: Sequen
     def handle(address: Any) -> Any:
         return call(address)
 
-    return numba.cfunc(types.intp(types.voidptr))(handle)
+    return Called(numba.cfunc(types.intp(types.voidptr))(handle), (cell, ask))

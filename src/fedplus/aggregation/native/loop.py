@@ -1,14 +1,12 @@
 """How loops over NumPy arrays become machine code: by Numba, for finite numbers of 32 bits."""
 
-import os
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
-from zlib import crc32
 
 import numba
 import numpy as np
+
+from fedplus.aggregation.native.kept import folder
 
 Float: TypeAlias = np.float32
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
@@ -39,6 +37,10 @@ THREADS = {
 ZERO, HALF, ONE, TWO, FOUR = (np.float32(x) for x in (0, 0.5, 1, 2, 4))
 INFINITY = np.float32(np.inf)
 EPSILON, TINY = np.finfo(np.float32).eps, np.finfo(np.float32).tiny
+
+Index: Any = np.int64
+"""Of a row or a column: one kind of number for all, lest a loop be compiled for each."""
+Double: Any = np.float64
 
 in_threads: Any = numba.prange
 """``range``, of which each thread takes a part."""
@@ -73,28 +75,13 @@ def kept(function: Loop, **how: Any) -> Loop:
     config: Any = numba.config
     before = config.CACHE_DIR
     try:
-        config.CACHE_DIR = str(_place())
+        config.CACHE_DIR = str(folder())
         compiled: Loop = numba.njit(cache=True, **how)(function)
     except RuntimeError:  # There is none: each process compiles.
         compiled = numba.njit(**how)(function)
     finally:
         config.CACHE_DIR = before
     return compiled
-
-
-@cache
-def _place() -> Path:
-    """A folder for what these files become: another one whenever one of them changes.
-
-    Numba itself looks at the file of the function alone, not at those of the functions that it calls.
-    """
-    here = Path(__file__).parent
-    files = sorted(
-        [*here.glob("*.py"), *here.parent.glob("*.py")]
-    )  # Which have some of the numbers.
-    made_of = crc32(b"".join(file.read_bytes() for file in files))
-    home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    return Path(os.environ.get("NUMBA_CACHE_DIR") or Path(home, "fedplus")) / f"loops-{made_of:08x}"
 
 
 @loop

@@ -30,6 +30,7 @@ from fedplus.aggregation.native.loop import (
     loop,
     loop_in_threads,
     piece,
+    put,
 )
 from fedplus.aggregation.native.order import (
     LARGEST,
@@ -66,7 +67,7 @@ def median(
     weight, least, largest = all_weights
     tied = FOUR * EPSILON * weight
     low, high, pull_low, pull_high = -INFINITY, INFINITY, INFINITY, -INFINITY
-    at, last = start, INFINITY
+    at, last = Float(start), INFINITY
     for passes in range(1, MOST_PASSES + 1):
         up_to, key_below, key_above = count(keys, a, key_of(at))
         below, above = number_of(key_below), number_of(key_above)
@@ -111,7 +112,8 @@ def solve(
     ``most``: how many passes coordinates take together before each goes by itself. None is closed
     whose column is not finite.
     """
-    a, all_weights = with_room(weights), extremes(weights)
+    a, all_weights = with_room(len(weights)), extremes(weights)
+    put(weights, a[: len(weights)])
     entries, together = w_local.view(np.int32), np.empty((TOGETHER, len(a)), np.int32)
     width = abreast(len(weights))
     room, which = np.empty((4, width), np.float32), np.empty(TOGETHER, np.int32)

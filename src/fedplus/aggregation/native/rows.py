@@ -10,6 +10,7 @@ from fedplus.aggregation.native.loop import (
     ZERO,
     Float,
     Floats,
+    Index,
     Ints,
     in_threads,
     loop,
@@ -98,7 +99,7 @@ def put_sum(w_local: Floats, p: Floats, column: int, total: Floats) -> None:
     """Σ p_k w_k of all rows, in as many columns as ``total`` has entries."""
     for j in range(len(total)):
         total[j] = ZERO
-    add(w_local, p, 0, len(p), column, total)
+    add(w_local, p, Index(0), len(p), Index(column), total)
 
 
 @loop_in_threads
@@ -114,8 +115,9 @@ def put_sum_in_threads(
 @loop
 def product(w_local: Floats, p: Floats, part: Ints, total: Floats) -> None:
     """Σ p_k w_k over the rows of the part."""
-    total[:] = 0
-    add(w_local, p, part[0], part[1], part[3], total)
+    for j in range(len(total)):
+        total[j] = ZERO
+    add(w_local, p, Index(part[0]), Index(part[1]), Index(part[3]), total)
 
 
 @loop
@@ -123,8 +125,12 @@ def reweigh(
     w_local: Floats, weights: Floats, delta: Floats, w: Floats, part: Ints, r: Floats, total: Floats
 ) -> None:
     """Distances r_k from w, 0 beyond the part, and Σ a_k δ / max(r_k, δ) w_k over its rows."""
-    r[:], total[:] = 0, 0
-    add_over_distance(w_local, weights, delta[0], w, part[0], part[1], part[3], r, total)
+    for k in range(len(r)):
+        r[k] = ZERO
+    for j in range(len(total)):
+        total[j] = ZERO
+    first, last, column = Index(part[0]), Index(part[1]), Index(part[3])
+    add_over_distance(w_local, weights, delta[0], w, first, last, column, r, total)
 
 
 @loop_in_threads
@@ -136,7 +142,7 @@ def product_in_threads(w_local: Floats, p: Floats, part: Ints, total: Floats) ->
         some = total[begin:end]
         for j in range(len(some)):
             some[j] = ZERO
-        add(w_local, p, part[0], part[1], part[3] + begin, some)
+        add(w_local, p, Index(part[0]), Index(part[1]), Index(part[3]) + begin, some)
 
 
 @loop_in_threads
@@ -150,7 +156,7 @@ def reweigh_in_threads(
     for t in in_threads(threads):
         begin, end = piece(n, t, threads)
         add_over_distance(
-            w_local, weights, delta[0], w, first + begin, first + end, part[3], r, sums[t]
+            w_local, weights, delta[0], w, first + begin, first + end, Index(part[3]), r, sums[t]
         )
     for j in range(len(total)):
         total[j] = ZERO

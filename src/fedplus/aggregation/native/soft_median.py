@@ -21,6 +21,7 @@ from fedplus.aggregation.native.loop import (
     INFINITY,
     TWO,
     ZERO,
+    Double,
     Float,
     Floats,
     Ints,
@@ -28,6 +29,7 @@ from fedplus.aggregation.native.loop import (
     loop,
     loop_in_threads,
     piece,
+    put,
 )
 from fedplus.aggregation.native.median import median
 from fedplus.aggregation.native.newton import newton
@@ -77,11 +79,11 @@ def soft_median(
 ) -> tuple[Float, Float, int, bool]:  # fmt: skip
     """The root, Σ a_k clip(w_k − w, −δ, δ) where the last pass looked, the passes, and whether done.
 
-    ``keys`` is room for the column as ``median`` wants it.
+    ``keys`` is room for the column as ``median`` wants it. w is of 64 bits on the way.
     """
     weight, _, largest = all_weights
     low, high, pull_low, pull_high = -INFINITY, INFINITY, INFINITY, -INFINITY
-    at, last, left, asked, passes = start, INFINITY, INFINITY, 0, 0
+    at, last, left, asked, passes = Double(start), INFINITY, INFINITY, 0, 0
     reach = HALF * delta * weight / largest
     while passes < MOST_PASSES:
         passes += 1
@@ -112,7 +114,8 @@ def soft_median(
             bits = x.view(np.int32)
             for k in range(len(keys)):
                 keys[k] = ordered(bits[k])
-            at, asked, _ = median(keys, a, all_weights, at, spacing)
+            middle, asked, _ = median(keys, a, all_weights, at, Double(spacing))
+            at = Double(middle)
             passes += asked
         elif low == -INFINITY or high == INFINITY:
             at += step * FOUR ** min(passes, 40) if stalled else step
@@ -136,7 +139,8 @@ def solve(
     ``steps``: how many of Newton's steps coordinates take together before each goes by itself. None is
     done whose column is not finite.
     """
-    a, all_weights = with_room(weights), extremes(weights)
+    a, all_weights = with_room(len(weights)), extremes(weights)
+    put(weights, a[: len(weights)])
     entries, together = w_local.view(np.int32), np.empty((TOGETHER, len(a)), np.int32)
     keys, width = np.empty(len(a), np.int32), abreast(len(weights))
     room, which = np.empty((3, width), np.float32), np.empty(TOGETHER, np.int32)

@@ -55,6 +55,14 @@ def in_memory(w_local: Any, least: int) -> Host | None:
     return np.ascontiguousarray(w_local) if w_local.size and installed() else None
 
 
+def expect(entries: int) -> None:
+    """A program for a W of so many entries is about to be traced: its loops may have to be compiled."""
+    if entries >= _USUAL.least and jax.default_backend() == "cpu" and installed():
+        from fedplus.aggregation.native.compiling import prepare
+
+        prepare()
+
+
 @contextmanager
 def using(least: float, threads: int | None = 1) -> Iterator[None]:
     """While a program is traced: how these loops are used in it."""
@@ -118,8 +126,9 @@ def most_threads() -> int:
 @cache
 def register(name: str) -> str:
     """Make a loop known to XLA, and say under which name."""
-    from fedplus.aggregation.native.handlers import handler
+    from fedplus.aggregation.native.compiling import handler
 
     ffi: Any = jax.ffi
-    ffi.register_ffi_target(f"fedplus_{name}", ffi.pycapsule(handler(name).ctypes), platform="cpu")
+    found = ffi.pycapsule(handler(name).function.ctypes)
+    ffi.register_ffi_target(f"fedplus_{name}", found, platform="cpu")
     return f"fedplus_{name}"

@@ -1,7 +1,6 @@
-"""The loops as XLA calls them: what each is given, and what it has room for."""
+"""The loops that XLA calls: what each is given, and what it has room for."""
 
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedplus.aggregation.native.coarse import look, look_in_threads
 from fedplus.aggregation.native.few import near_median, near_median_in_threads
@@ -13,8 +12,7 @@ from fedplus.aggregation.native.frame import (
     INTEGERS,
     MATRIX,
     VECTOR,
-    Kind,
-    callable_by_xla,
+    Takes,
 )
 from fedplus.aggregation.native.median import medians, medians_in_threads
 from fedplus.aggregation.native.pulled import learn, set_out
@@ -27,33 +25,26 @@ from fedplus.aggregation.native.rows import (
 from fedplus.aggregation.native.soft_median import soft_medians, soft_medians_in_threads
 from fedplus.aggregation.native.turns import take_turn
 
-
-class _Takes(NamedTuple):
-    arguments: tuple[Kind | None, ...]
-    """None: what a result takes the place of; the loop reads it there."""
-    results: tuple[Kind, ...]
-
-
-_PRODUCT = _Takes((MATRIX, VECTOR, INTEGERS), (VECTOR,))
-_REWEIGH = _Takes((MATRIX, VECTOR, VECTOR, VECTOR, INTEGERS), (VECTOR, VECTOR))
-_NEAR_MEDIAN = _Takes((MATRIX, VECTOR, VECTOR, INTEGERS), (VECTOR,))
-_MEDIANS = _Takes((MATRIX, VECTOR, VECTOR, VECTOR, INTEGERS), (VECTOR, INTEGERS, INTEGERS))
-_SOFT_MEDIANS = _Takes(
+_PRODUCT = Takes((MATRIX, VECTOR, INTEGERS), (VECTOR,))
+_REWEIGH = Takes((MATRIX, VECTOR, VECTOR, VECTOR, INTEGERS), (VECTOR, VECTOR))
+_NEAR_MEDIAN = Takes((MATRIX, VECTOR, VECTOR, INTEGERS), (VECTOR,))
+_MEDIANS = Takes((MATRIX, VECTOR, VECTOR, VECTOR, INTEGERS), (VECTOR, INTEGERS, INTEGERS))
+_SOFT_MEDIANS = Takes(
     (MATRIX, VECTOR, VECTOR, VECTOR, VECTOR, INTEGERS), (VECTOR, VECTOR, INTEGERS, INTEGERS)
 )
-_FOLLOW = _Takes(
+_FOLLOW = Takes(
     (MATRIX, INTEGERS, MATRIX, VECTOR, VECTOR, *4 * (None,), INTEGERS),
     (MATRIX, COUNTS, DOUBLES, MATRIX, VECTOR, VECTOR, INTEGERS, INTEGERS),
 )
-_SET_OUT = _Takes(
+_SET_OUT = Takes(
     (MATRIX, INTEGERS, MATRIX, *6 * (VECTOR,), *6 * (None,), INTEGERS),
     (*4 * (VECTOR,), BYTES, MATRIX, VECTOR, MATRIX, VECTOR),
 )
-_LOOK = _Takes((MATRIX, BYTES, MATRIX, VECTOR, MATRIX, VECTOR, INTEGERS), (MATRIX,))
-_TAKE_TURN = _Takes((MATRIX, VECTOR, MATRIX, *6 * (None,)), (*4 * (VECTOR,), MATRIX, VECTOR))
-_LEARN = _Takes((*4 * (VECTOR,), *3 * (None,)), 3 * (VECTOR,))
+_LOOK = Takes((MATRIX, BYTES, MATRIX, VECTOR, MATRIX, VECTOR, INTEGERS), (MATRIX,))
+_TAKE_TURN = Takes((MATRIX, VECTOR, MATRIX, *6 * (None,)), (*4 * (VECTOR,), MATRIX, VECTOR))
+_LEARN = Takes((*4 * (VECTOR,), *3 * (None,)), 3 * (VECTOR,))
 
-LOOPS: dict[str, tuple[Any, _Takes]] = {
+LOOPS: dict[str, tuple[Any, Takes]] = {
     "product": (product, _PRODUCT),
     "product_in_threads": (product_in_threads, _PRODUCT),
     "reweigh": (reweigh, _REWEIGH),
@@ -71,10 +62,3 @@ LOOPS: dict[str, tuple[Any, _Takes]] = {
     "take_turn": (take_turn, _TAKE_TURN),
     "learn": (learn, _LEARN),
 }
-
-
-@cache
-def handler(name: str) -> Any:
-    """A loop as XLA can call it, kept for as long as the process lives."""
-    loop, takes = LOOPS[name]
-    return callable_by_xla(loop, *takes)

@@ -1,0 +1,90 @@
+"""Processes beside this one, which compile loops while XLA compiles the programs that will call them.
+
+Numba's compiler is Python, of which one thread runs at a time; hence processes.
+"""
+
+import os
+import sys
+from collections import deque
+from contextlib import suppress
+from functools import cache
+from subprocess import DEVNULL, PIPE, Popen
+from threading import Condition, Event, Thread
+from typing import NamedTuple
+
+COMMAND = (sys.executable, "-P", "-m", "fedplus.aggregation.native.compiling")
+IDLE = 3.0
+"""Seconds after which a process ends that nobody asks for anything."""
+
+
+class Job(NamedTuple):
+    """A loop to compile."""
+
+    name: str
+    done: Event
+    """It is compiled, or could not be."""
+
+
+class Compilers:
+    """So many processes at most, each for as long as there is something to do."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._running = most, 0
+        self._jobs: deque[Job] = deque()
+        self._changed = Condition()
+
+    def start(self) -> None:
+        """One more process, if there may be, before it is known what there is to do."""
+        with self._changed:
+            if self._running < self._most:
+                self._running += 1
+                Thread(target=self._serve, daemon=True).start()
+
+    def ask(self, name: str) -> Job:
+        """For a loop."""
+        job = Job(name, Event())
+        with self._changed:
+            self._jobs.append(job)
+            self._changed.notify()
+            busy = len(self._jobs) > 1
+        if busy or not self._running:
+            self.start()
+        return job
+
+    def take_back(self, job: Job) -> Job | None:
+        """That job, or else another, if nobody has begun it."""
+        with self._changed:
+            if not self._jobs:
+                return None
+            found = job if job in self._jobs else self._jobs[0]
+            self._jobs.remove(found)
+            return found
+
+    def _serve(self) -> None:
+        with suppress(OSError), Popen(COMMAND, stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            while (job := self._next()) is not None:
+                try:
+                    process.stdin.write(f"{job.name}\n".encode())
+                    process.stdin.flush()
+                    process.stdout.readline()
+                finally:
+                    job.done.set()
+            return
+        while (job := self._next()) is not None:  # There is no process: let others compile it.
+            job.done.set()
+
+    def _next(self) -> Job | None:
+        with self._changed:
+            if self._changed.wait_for(lambda: self._jobs, IDLE):
+                return self._jobs.popleft()
+            self._running -= 1
+            return None
+
+
+@cache
+def compilers() -> Compilers:
+    """For every core but this process's."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return Compilers(cores - 1)
