@@ -17,14 +17,15 @@ sys.modules["byzfl"] = root
 from byzfl.aggregators import aggregators  # noqa: E402
 
 
-def timed(call, vectors):
-    """Median milliseconds of three calls after one to warm up."""
+def timed(call, vectors, repeats=21, least=0.5, seconds=6.0):
+    """Median milliseconds of as many calls as ours, after one to warm up."""
     call(vectors)
-    times = []
-    for _ in range(3):
+    times, begun, took = [], time.perf_counter(), 0.0
+    while not ((len(times) >= repeats and took > least) or (len(times) >= 3 and took > seconds)):
         start = time.perf_counter()
         call(vectors)
         times.append(1e3 * (time.perf_counter() - start))
+        took = time.perf_counter() - begun
     return float(np.median(times))
 
 

@@ -26,7 +26,7 @@ from fedplus.aggregation.native.calls import (
 )
 from fedplus.aggregation.native.layout import TOLD, Shape, Turn
 from fedplus.aggregation.native.place import Part, all_of, lying_in, taken_anew
-from fedplus.aggregation.native.switch import expect, in_memory, usable, using, without
+from fedplus.aggregation.native.switch import expect, in_memory, meanwhile, usable, using, without
 
 __all__ = [
     "FEW",
@@ -42,6 +42,7 @@ __all__ = [
     "learned",
     "look",
     "lying_in",
+    "meanwhile",
     "medians",
     "near_median",
     "product",

@@ -13,6 +13,7 @@ from threading import Condition, Event, Thread
 from typing import NamedTuple
 
 COMMAND = (sys.executable, "-P", "-m", "fedplus.aggregation.native.compiling")
+MOST = 3
 IDLE = 3.0
 """Seconds after which a process ends that nobody asks for anything."""
 
@@ -29,7 +30,7 @@ class Compilers:
     """So many processes at most, each for as long as there is something to do."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._running = most, 0
+        self._most, self._running, self._idle = most, 0, 0
         self._jobs: deque[Job] = deque()
         self._changed = Condition()
 
@@ -46,8 +47,8 @@ class Compilers:
         with self._changed:
             self._jobs.append(job)
             self._changed.notify()
-            busy = len(self._jobs) > 1
-        if busy or not self._running:
+            enough = len(self._jobs) <= self._idle
+        if not enough:
             self.start()
         return job
 
@@ -64,27 +65,28 @@ class Compilers:
         with suppress(OSError), Popen(COMMAND, stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as process:
             assert process.stdin is not None
             assert process.stdout is not None
-            while (job := self._next()) is not None:
+            answer = b"\n"
+            while answer and (job := self._next()) is not None:
                 try:
                     process.stdin.write(f"{job.name}\n".encode())
                     process.stdin.flush()
-                    process.stdout.readline()
+                    answer = process.stdout.readline()
                 finally:
                     job.done.set()
-            return
-        while (job := self._next()) is not None:  # There is no process: let others compile it.
-            job.done.set()
+        with self._changed:
+            self._running -= 1
 
     def _next(self) -> Job | None:
         with self._changed:
-            if self._changed.wait_for(lambda: self._jobs, IDLE):
-                return self._jobs.popleft()
-            self._running -= 1
-            return None
+            self._idle += 1
+            some = self._changed.wait_for(lambda: self._jobs, IDLE)
+            self._idle -= 1
+            return self._jobs.popleft() if some else None
 
 
 @cache
 def compilers() -> Compilers:
-    """For every core but this process's."""
+    """For cores that this process does not need itself."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return Compilers(cores - 1)
+    is_python = bool(sys.executable) and not getattr(sys, "frozen", False)
+    return Compilers(min(cores - 1, MOST) if is_python else 0)

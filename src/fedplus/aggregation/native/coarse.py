@@ -212,7 +212,7 @@ def look_in_threads(
     part: Ints, found: Floats,
 ) -> None:  # fmt: skip
     """The same of all rows; each thread finds a row of ``found``."""
-    threads, column = part[2], part[3]
+    threads, column = Index(part[2]), Index(part[3])
     for t in in_threads(threads):
         first, last = piece(len(before), t, threads)
         look_at(

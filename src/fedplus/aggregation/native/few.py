@@ -172,7 +172,7 @@ def near_median_in_threads(
     w_local: Floats, weights: Floats, delta: Floats, part: Ints, w: Floats
 ) -> None:
     """The same."""
-    n, d, threads, column = len(w_local), len(w), part[2], Index(part[3])
+    n, d, threads, column = len(w_local), len(w), Index(part[2]), Index(part[3])
     centre = central(w_local, column, d)
     grams = np.zeros((threads, n, n), np.float64)
     for t in in_threads(threads):

@@ -34,6 +34,7 @@ from fedplus.aggregation.native.loop import (
     Doubles,
     Float,
     Floats,
+    Index,
     Ints,
     in_threads,
     inlined,
@@ -156,7 +157,7 @@ def look_again(
 ) -> tuple[Float, Float, int, bool]:
     """A column's root from all of it, the pull there, the passes, and whether they were enough."""
     if delta > 0:
-        return soft_median(x, keys, a, all_weights, delta, at, delta / LINE)
+        return soft_median(x, keys, a, all_weights, delta, at, Float(delta / LINE))
     bits = x.view(np.int32)
     for k in range(len(keys)):
         keys[k] = ordered(bits[k])
@@ -225,7 +226,7 @@ def follow(
 ) -> None:  # fmt: skip
     """The columns of a part: from which on, up to which, threads (here one), and of which."""
     solve(
-        w_local, rows, before, delta[0], start, part[3], part[0], part[1],
+        w_local, rows, before, delta[0], start, Index(part[3]), Index(part[0]), Index(part[1]),
         edges, counts, sums, values, w, pull, passes, done,
     )  # fmt: skip
 
@@ -237,10 +238,10 @@ def follow_in_threads(
     w: Floats, pull: Floats, passes: Ints, done: Ints,
 ) -> None:  # fmt: skip
     """The same as ``follow``."""
-    first, d, threads = part[0], part[1] - part[0], part[2]
+    first, d, threads = Index(part[0]), Index(part[1] - part[0]), Index(part[2])
     for t in in_threads(threads):
         a, b = piece(d, t, threads)
         solve(
-            w_local, rows, before, delta[0], start, part[3], first + a, first + b,
+            w_local, rows, before, delta[0], start, Index(part[3]), first + a, first + b,
             edges, counts, sums, values, w[a:b], pull[a:b], passes[a:b], done[a:b],
         )  # fmt: skip

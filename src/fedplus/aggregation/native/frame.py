@@ -12,12 +12,10 @@ with its major version alone). All their fields that matter here are words of 64
     metadata  size, version (size, extension, major and minor in one word), ...
 
 The function is written in LLVM's language right away, and jumps to the loop as it is on disk: had Numba
-to read it, it would compile the loop once more, in every process. It finds the loop when it is called:
-until then others may compile it.
+to read it, it would compile the loop once more, in every process. Where the loop lies, a word of memory
+tells when it is called: until then others may compile the loop.
 """
 
-import ctypes
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numba as typed_numba
@@ -25,6 +23,8 @@ import numpy as np
 from numba import extending
 from numba.core import cgutils as typed_cgutils
 from numba.np import arrayobj
+
+from fedplus._types import Host
 
 numba: Any = typed_numba
 intrinsic: Any = extending.intrinsic
@@ -40,7 +40,7 @@ KNOWN, MAKE_ERROR = 4, 6
 FAILED = b"fedplus: memory ran out in a compiled loop. FEDPLUS_NUMBA=off goes without these."
 RESOURCE_EXHAUSTED = 8
 MISSING = (
-    b"fedplus: a loop could not be compiled (see above). FEDPLUS_NUMBA=off goes without these."
+    b"fedplus: a loop was called before it was compiled. FEDPLUS_NUMBA=off goes without these."
 )
 INTERNAL = 13
 
@@ -84,10 +84,11 @@ class Takes(NamedTuple):
 
 
 class Called(NamedTuple):
-    """A function that XLA can call, and what it needs to stay where it is."""
+    """A function that XLA can call: of a frame's address; it returns an error's, or 0."""
 
     function: Any
-    needs: tuple[Any, ...]
+    lies: Host
+    """One word: where the loop lies. 0: it is not compiled yet."""
 
 
 class _Words:
@@ -159,34 +160,21 @@ def _jump(context: Any, builder: Any, address: Any, takes: Takes, frame: _Words)
     return cgutils.is_not_null(builder, builder.call(there, [*room, *flat]))
 
 
-def callable_by_xla(takes: Takes, find: Callable[[], int]) -> Called:
-    """A loop as XLA can call it: a function of a frame's address; it returns an error's, or 0.
-
-    ``find``: where the loop lies. It is asked once, when XLA calls for the first time.
-    """
-    word, cell = cgutils.intp_t, np.zeros(1, np.int64)
-
-    def look() -> None:
-        cell[0] = find()
-
-    ask = ctypes.CFUNCTYPE(None)(look)
-    asked = word(ctypes.cast(ask, ctypes.c_void_p).value)
+def callable_by_xla(takes: Takes) -> Called:
+    """A loop that takes this, as XLA can call it."""
+    word, lies = cgutils.intp_t, np.zeros(1, np.int64)
 
     @intrinsic  # type: ignore[untyped-decorator]
     def call(_: Any, frame: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             found = _Words(builder, builder.ptrtoint(args[0], word))
             answer = cgutils.alloca_once_value(builder, word(0))
-            metadata = builder.icmp_unsigned("!=", found[EXTENSION], word(0))
-            with builder.if_else(metadata) as (yes, no):
+            asks = builder.icmp_unsigned("!=", found[EXTENSION], word(0))
+            with builder.if_else(asks) as (yes, no):
                 with yes:
                     _answer(builder, found)
                 with no:
-                    lies = _Words(builder, word(cell.ctypes.data))
-                    with cgutils.if_unlikely(builder, cgutils.is_null(builder, lies[0])):
-                        nothing = cgutils.ir.FunctionType(cgutils.ir.VoidType(), [])
-                        builder.call(builder.inttoptr(asked, nothing.as_pointer()), [])
-                    address = lies[0]
+                    address = _Words(builder, word(lies.ctypes.data))[0]
                     with builder.if_else(cgutils.is_null(builder, address)) as (missing, there):
                         with missing:
                             builder.store(_error(builder, found, MISSING, INTERNAL), answer)
@@ -202,4 +190,4 @@ def callable_by_xla(takes: Takes, find: Callable[[], int]) -> Called:
     def handle(address: Any) -> Any:
         return call(address)
 
-    return Called(numba.cfunc(types.intp(types.voidptr))(handle), (cell, ask))
+    return Called(numba.cfunc(types.intp(types.voidptr))(handle), lies)

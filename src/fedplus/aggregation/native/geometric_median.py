@@ -12,6 +12,7 @@ from fedplus.aggregation.native.loop import (
     ZERO,
     Float,
     Floats,
+    Index,
     in_threads,
     loop,
     loop_in_threads,
@@ -75,7 +76,7 @@ def start_from(w_local: Floats, weights: Floats, column: int, w: Floats) -> None
         begin = i * (d - width) // 3
         first = column + begin
         mean[:] = 0
-        add(w_local, p, 0, n, first, mean)
+        add(w_local, p, Index(0), n, first, mean)
         for k in range(n):
             row = w_local[k, first : first + width]
             squares[0, k] += distance(row, w[begin : begin + width]) ** 2
@@ -86,7 +87,7 @@ def start_from(w_local: Floats, weights: Floats, column: int, w: Floats) -> None
         higher += weights[k] * (np.sqrt(squares[1, k]) - np.sqrt(squares[0, k]))
     if higher < 0:
         w[:] = 0
-        add(w_local, p, 0, n, column, w)
+        add(w_local, p, Index(0), n, column, w)
 
 
 @loop_in_threads
@@ -116,7 +117,7 @@ def geometric_median(
             slope += weights[k] * (delta / max(r[k], delta))
         share = ONE / slope
         if pieces == 1:
-            finish(sums, share, 0, d, w, w_before, image_before, squares[0])
+            finish(sums, share, Index(0), d, w, w_before, image_before, squares[0])
         else:
             for t in in_threads(pieces):
                 a, b = piece(d, t, pieces)

@@ -13,6 +13,7 @@ from fedplus.aggregation.native.loop import (
     TINY,
     ZERO,
     Floats,
+    Index,
     loop,
     put,
 )
@@ -64,7 +65,7 @@ def shares_of_median(models: Floats, weights: Floats, p: Floats) -> None:
     put_central(models, w, r)
     for turn in range(TURNS):
         if turn > 0:
-            put_sum(models, p, 0, w)
+            put_sum(models, p, Index(0), w)
         distances(models, w, r)
         near, total = max(HALF * np.sort(r)[n // 2], TINY), ZERO
         for k in range(n):

@@ -84,7 +84,7 @@ def kept(function: Loop, **how: Any) -> Loop:
     return compiled
 
 
-@loop
+@inlined
 def piece(size: int, t: int, threads: int) -> tuple[int, int]:
     """Of so many things in a row, those of thread t: from which on, and up to which."""
     return t * size // threads, (t + 1) * size // threads

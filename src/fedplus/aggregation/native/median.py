@@ -22,8 +22,10 @@ from fedplus.aggregation.native.loop import (
     TINY,
     TWO,
     ZERO,
+    Double,
     Float,
     Floats,
+    Index,
     Int,
     Ints,
     in_threads,
@@ -139,7 +141,8 @@ def solve(
                     continue
                 for k in range(len(keys)):
                     keys[k] = ordered(keys[k])
-                w[i], more, closed[i] = median(keys, a, all_weights, w[i], spacing[j + which[c]])
+                start_there, apart = Double(w[i]), Double(spacing[j + which[c]])
+                w[i], more, closed[i] = median(keys, a, all_weights, start_there, apart)
                 passes[i] += more
 
 
@@ -149,7 +152,8 @@ def medians(
     w: Floats, passes: Ints, closed: Ints,
 ) -> None:  # fmt: skip
     """The columns of a part: from which on, up to which, threads (here one), of which, and passes."""
-    solve(w_local, weights, start, spacing, part[3], part[0], part[1], part[4], w, passes, closed)
+    column, begin, end, most = Index(part[3]), Index(part[0]), Index(part[1]), Index(part[4])
+    solve(w_local, weights, start, spacing, column, begin, end, most, w, passes, closed)
 
 
 @loop_in_threads
@@ -158,10 +162,11 @@ def medians_in_threads(
     w: Floats, passes: Ints, closed: Ints,
 ) -> None:  # fmt: skip
     """The same as ``medians``."""
-    first, d, threads = part[0], part[1] - part[0], part[2]
+    first, d, threads = Index(part[0]), Index(part[1] - part[0]), Index(part[2])
+    column, most = Index(part[3]), Index(part[4])
     for t in in_threads(threads):
         a, b = piece(d, t, threads)
         solve(
-            w_local, weights, start, spacing, part[3], first + a, first + b, part[4],
+            w_local, weights, start, spacing, column, first + a, first + b, most,
             w[a:b], passes[a:b], closed[a:b],
         )  # fmt: skip

@@ -136,7 +136,7 @@ def reweigh(
 @loop_in_threads
 def product_in_threads(w_local: Floats, p: Floats, part: Ints, total: Floats) -> None:
     """The same as ``product``."""
-    threads = part[2]
+    threads = Index(part[2])
     for t in in_threads(threads):
         begin, end = piece(len(total), t, threads)
         some = total[begin:end]
@@ -150,7 +150,7 @@ def reweigh_in_threads(
     w_local: Floats, weights: Floats, delta: Floats, w: Floats, part: Ints, r: Floats, total: Floats
 ) -> None:
     """The same as ``reweigh``."""
-    first, n, threads = part[0], part[1] - part[0], part[2]
+    first, n, threads = Index(part[0]), Index(part[1] - part[0]), Index(part[2])
     sums = np.zeros((threads, len(total)), w_local.dtype)
     r[:] = 0
     for t in in_threads(threads):

@@ -24,6 +24,7 @@ from fedplus.aggregation.native.loop import (
     Double,
     Float,
     Floats,
+    Index,
     Ints,
     in_threads,
     loop,
@@ -176,8 +177,9 @@ def soft_medians(
     w: Floats, pull: Floats, passes: Ints, done: Ints,
 ) -> None:  # fmt: skip
     """The columns of a part: from which on, up to which, threads (here one), of which, and steps."""
+    column, begin, end, steps = Index(part[3]), Index(part[0]), Index(part[1]), Index(part[4])
     solve(
-        w_local, weights, delta[0], start, spacing, part[3], part[0], part[1], part[4],
+        w_local, weights, delta[0], start, spacing, column, begin, end, steps,
         w, pull, passes, done,
     )  # fmt: skip
 
@@ -188,10 +190,11 @@ def soft_medians_in_threads(
     w: Floats, pull: Floats, passes: Ints, done: Ints,
 ) -> None:  # fmt: skip
     """The same as ``soft_medians``."""
-    first, d, threads = part[0], part[1] - part[0], part[2]
+    first, d, threads = Index(part[0]), Index(part[1] - part[0]), Index(part[2])
+    column, steps = Index(part[3]), Index(part[4])
     for t in in_threads(threads):
         a, b = piece(d, t, threads)
         solve(
-            w_local, weights, delta[0], start, spacing, part[3], first + a, first + b, part[4],
+            w_local, weights, delta[0], start, spacing, column, first + a, first + b, steps,
             w[a:b], pull[a:b], passes[a:b], done[a:b],
         )  # fmt: skip

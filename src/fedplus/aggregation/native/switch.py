@@ -64,6 +64,18 @@ def expect(entries: int) -> None:
 
 
 @contextmanager
+def meanwhile() -> Iterator[None]:
+    """While a program is compiled, but not run: its loops are compiled at the same time."""
+    if not installed():
+        yield
+        return
+    from fedplus.aggregation.native.compiling import meanwhile
+
+    with meanwhile():
+        yield
+
+
+@contextmanager
 def using(least: float, threads: int | None = 1) -> Iterator[None]:
     """While a program is traced: how these loops are used in it."""
     token = _USE.set(Use(least, threads))
@@ -123,12 +135,9 @@ def most_threads() -> int:
     return int(numba.get_num_threads()) if numba.threading_layer() != "workqueue" else 1
 
 
-@cache
 def register(name: str) -> str:
     """Make a loop known to XLA, and say under which name."""
-    from fedplus.aggregation.native.compiling import handler
+    from fedplus.aggregation.native.compiling import make_known
 
-    ffi: Any = jax.ffi
-    found = ffi.pycapsule(handler(name).function.ctypes)
-    ffi.register_ffi_target(f"fedplus_{name}", found, platform="cpu")
+    make_known(name)
     return f"fedplus_{name}"
