@@ -24,6 +24,8 @@ from fedplus.aggregation.native.kept import folder
 if TYPE_CHECKING:  # Numba is imported while a process beside this one starts.
     from fedplus.aggregation.native.frame import Called
 
+PATIENCE = 120.0
+"""Seconds that another process may take for a loop."""
 _ffi: Any = jax.ffi
 _MEANWHILE: ContextVar[bool] = ContextVar("meanwhile", default=False)
 _LOCK = RLock()
@@ -79,10 +81,10 @@ def finish(name: str) -> None:
     job = _WAITING.get(name)
     while job is not None and not job.done.is_set():
         undone = compilers().take_back(job)
-        if undone is None:
-            job.done.wait()
-        else:
+        if undone is not None:
             _compile_here(undone)
+        elif not job.done.wait(PATIENCE):
+            break
     compiled = compile_now(name)
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
     _called(name).lies[0] = address
