@@ -30,7 +30,6 @@ from fedplus.aggregation.native.loop import (
     ONE,
     TWO,
     ZERO,
-    Double,
     Doubles,
     Float,
     Floats,
@@ -161,7 +160,7 @@ def look_again(
     bits = x.view(np.int32)
     for k in range(len(keys)):
         keys[k] = ordered(bits[k])
-    found, passes, closed = median(keys, a, all_weights, Double(at), Double(0))
+    found, passes, closed = median(keys, a, all_weights, at, ZERO)
     return found, ZERO, passes, closed
 
 

@@ -40,7 +40,6 @@ EPSILON, TINY = np.finfo(np.float32).eps, np.finfo(np.float32).tiny
 
 Index: Any = np.int64
 """Of a row or a column: one kind of number for all, lest a loop be compiled for each."""
-Double: Any = np.float64
 
 in_threads: Any = numba.prange
 """``range``, of which each thread takes a part."""

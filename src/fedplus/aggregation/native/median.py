@@ -22,7 +22,6 @@ from fedplus.aggregation.native.loop import (
     TINY,
     TWO,
     ZERO,
-    Double,
     Float,
     Floats,
     Index,
@@ -69,7 +68,7 @@ def median(
     weight, least, largest = all_weights
     tied = FOUR * EPSILON * weight
     low, high, pull_low, pull_high = -INFINITY, INFINITY, INFINITY, -INFINITY
-    at, last = Float(start), INFINITY
+    at, last = start, INFINITY
     for passes in range(1, MOST_PASSES + 1):
         up_to, key_below, key_above = count(keys, a, key_of(at))
         below, above = number_of(key_below), number_of(key_above)
@@ -141,8 +140,7 @@ def solve(
                     continue
                 for k in range(len(keys)):
                     keys[k] = ordered(keys[k])
-                start_there, apart = Double(w[i]), Double(spacing[j + which[c]])
-                w[i], more, closed[i] = median(keys, a, all_weights, start_there, apart)
+                w[i], more, closed[i] = median(keys, a, all_weights, w[i], spacing[j + which[c]])
                 passes[i] += more
 
 

@@ -21,7 +21,6 @@ from fedplus.aggregation.native.loop import (
     INFINITY,
     TWO,
     ZERO,
-    Double,
     Float,
     Floats,
     Index,
@@ -80,11 +79,11 @@ def soft_median(
 ) -> tuple[Float, Float, int, bool]:  # fmt: skip
     """The root, Σ a_k clip(w_k − w, −δ, δ) where the last pass looked, the passes, and whether done.
 
-    ``keys`` is room for the column as ``median`` wants it. w is of 64 bits on the way.
+    ``keys`` is room for the column as ``median`` wants it.
     """
     weight, _, largest = all_weights
     low, high, pull_low, pull_high = -INFINITY, INFINITY, INFINITY, -INFINITY
-    at, last, left, asked, passes = Double(start), INFINITY, INFINITY, 0, 0
+    at, last, left, asked, passes = start, INFINITY, INFINITY, 0, 0
     reach = HALF * delta * weight / largest
     while passes < MOST_PASSES:
         passes += 1
@@ -115,8 +114,7 @@ def soft_median(
             bits = x.view(np.int32)
             for k in range(len(keys)):
                 keys[k] = ordered(bits[k])
-            middle, asked, _ = median(keys, a, all_weights, at, Double(spacing))
-            at = Double(middle)
+            at, asked, _ = median(keys, a, all_weights, at, spacing)
             passes += asked
         elif low == -INFINITY or high == INFINITY:
             at += step * FOUR ** min(passes, 40) if stalled else step
