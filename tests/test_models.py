@@ -102,6 +102,18 @@ def test_init_is_a_function_of_the_key_alone(model, shape, outputs):
         assert np.abs(w[0] - w[2]).max() > 0
 
 
+@pytest.mark.parametrize(
+    "model",
+    [mlp(20, 5, hidden=(30,)), cnn((8, 8, 1), 4), lstm(5, 3, hidden=4)],
+    ids=lambda m: m.name,
+)
+def test_a_model_begins_the_same_to_the_bit_compiled_or_not(model):
+    with jax.enable_x64(False):
+        key = jax.random.key(0)
+        together = jax.jit(lambda key: ravel(model.init(key)).w)(key)
+        np.testing.assert_array_equal(together, ravel(model.init(key)).w)
+
+
 @every_model
 def test_ravel_round_trip(model, shape, outputs):
     params = jax.jit(model.init)(jax.random.key(3))

@@ -224,7 +224,7 @@ def test_nobody_there_changes_nothing():
         presets.fedavg(eta=ETA), federation(), CLASSIFIER, rounds=2, steps=2, cohort=cohort
     )
     for_init, _ = jax.random.split(jax.random.key(0))
-    start = flat(jax.tree.map(np.asarray, CLASSIFIER.init(for_init)))
+    start = flat(jax.tree.map(np.asarray, jax.jit(CLASSIFIER.init)(for_init)))
     np.testing.assert_array_equal(run.w_global, start)
 
 

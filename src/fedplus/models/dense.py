@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from fedplus._check import require
 from fedplus._types import Array
@@ -28,7 +29,9 @@ def affine(layer: dict[str, Array], x: Array) -> Array:
 
 def scaled_normal(key: Array, shape: Sequence[int], fan_in: int, gain: float = 1.0) -> Array:
     """Normal entries of variance gain/fan_in; gain 2 keeps the scale through a relu (He et al.)."""
-    return math.sqrt(gain / fan_in) * jax.random.normal(key, tuple(shape))
+    barrier: Any = lax.optimization_barrier  # Untyped in JAX.
+    entries: Array = barrier(jax.random.normal(key, tuple(shape)))  # To the bit, compiled or not.
+    return math.sqrt(gain / fan_in) * entries
 
 
 def flat(x: Array, inputs: int, model: str) -> Array:

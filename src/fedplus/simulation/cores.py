@@ -21,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding
 from fedplus._check import require
 from fedplus._types import Array
 from fedplus.aggregation.shares import CACHED, sharing
+from fedplus.simulation import words
 from fedplus.work import Each
 
 Spec: Any = jax.sharding.PartitionSpec  # Untyped in JAX.
@@ -31,8 +32,6 @@ PATIENCE = {
 }
 """A core that has done its share waits for the others. XLA would end the process after a minute."""
 
-WORDS = (jnp.float32, jnp.int32, jnp.uint32, jnp.bool_)
-"""Kinds of numbers that 32 bits hold."""
 UNTRIED = (0, 12)
 """The first JAX of which it is not known that it has these settings: XLA ends over one it has not."""
 
@@ -102,28 +101,17 @@ def told_all(found: Any, parties: int) -> Any:
     """Each core's share of the results, a row a party, on all cores."""
     leaves, how = jax.tree.flatten(found)
     small = sum(leaf.size for leaf in leaves) <= CACHED
-    if len(leaves) <= 1 or not small or any(leaf.dtype not in WORDS for leaf in leaves):
+    if len(leaves) <= 1 or not small:
         return jax.tree.map(lambda leaf: lax.all_gather(leaf, AXIS, tiled=True)[:parties], found)
     # All at once: what takes the time is that cores wait for each other.
-    every = lax.all_gather(jnp.concatenate([_words(leaf).ravel() for leaf in leaves]), AXIS)
-    ends = np.cumsum([leaf.size for leaf in leaves])
+    every = lax.all_gather(jnp.concatenate([words.as_words(leaf) for leaf in leaves]), AXIS)
+    ends = np.cumsum([words.count(leaf.shape, leaf.dtype) for leaf in leaves])
     parts = jnp.split(every, ends[:-1], axis=1)
-    pairs = zip(parts, leaves, strict=True)
-    told = [
-        _as(part.reshape(len(part) * len(leaf), *leaf.shape[1:])[:parties], leaf.dtype)
-        for part, leaf in pairs
-    ]
+    told = []
+    for part, leaf in zip(parts, leaves, strict=True):
+        shape = len(part) * len(leaf), *leaf.shape[1:]
+        told.append(words.from_words(part, shape, leaf.dtype)[:parties])
     return jax.tree.unflatten(how, told)
-
-
-def _words(leaf: Array) -> Array:
-    if leaf.dtype.kind == "b":
-        return leaf.astype(jnp.uint32)
-    return lax.bitcast_convert_type(leaf, jnp.uint32)
-
-
-def _as(words: Array, dtype: Any) -> Array:
-    return words != 0 if dtype.kind == "b" else lax.bitcast_convert_type(words, dtype)
 
 
 def read_by_all(mesh: Mesh, tree: Any) -> Any:

@@ -19,6 +19,7 @@ from fedplus.aggregation import native
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.local import Shaped
 from fedplus.models import Model, ravel
+from fedplus.simulation.book import Book
 from fedplus.simulation.cores import in_shares, on_every
 from fedplus.simulation.faults import Fault, Known, transmit
 from fedplus.simulation.figures import RoundFigures, figures_of
@@ -181,30 +182,29 @@ def _held(held: Rows, words: Array, cohort: Array, batch_size: int) -> Array:
 @partial(jax.jit, static_argnames="plan", donate_argnames="state")
 def some_rounds(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
-) -> tuple[Any, RoundFigures]:
-    """Rounds ``begin``, ..., ``end`` − 1: the state after them, and their figures, (CAPACITY, ...)."""
+) -> tuple[Any, Book]:
+    """Rounds ``begin``, ..., ``end`` − 1: the state after them, and their figures."""
     program = on_every(plan.cores, partial(_rounds, plan))
-    found: tuple[Any, RoundFigures] = program(inputs, lane, state, begin, end)
+    found: tuple[Any, Book] = program(inputs, lane, state, begin, end)
     return found
 
 
 def _rounds(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
-) -> tuple[Any, RoundFigures]:
+) -> tuple[Any, Book]:
     play: Any = partial(one_round, plan, inputs)
     if plan.mesh is not None:  # XLA alone knows where the rows are that are spread over it.
         play = native.without(play)
     if plan.lanes:
         play = jax.vmap(play, in_axes=(0, 0, None))
     play = jax.jit(play, inline=True)  # Traced once, for its shapes and for the loop.
-    shapes = jax.eval_shape(play, lane, state, begin)[1]
-    blank = jax.tree.map(lambda leaf: jnp.zeros((CAPACITY, *leaf.shape), leaf.dtype), shapes)
+    figures = jax.eval_shape(play, lane, state, begin)[1]
 
-    def body(t: Array, carry: tuple[Any, RoundFigures]) -> tuple[Any, RoundFigures]:
+    def body(t: Array, carry: tuple[Any, Book]) -> tuple[Any, Book]:
         state, book = carry
         state, figures = play(lane, state, t)
-        return state, jax.tree.map(lambda all_, one: all_.at[t - begin].set(one), book, figures)
+        return state, book.with_round(t - begin, figures)
 
-    state, book = lax.fori_loop(begin, end, body, (state, blank))
+    state, book = lax.fori_loop(begin, end, body, (state, Book.blank(figures, CAPACITY)))
     whole = lane.algorithm.whole
     return (jax.vmap(whole) if plan.lanes else whole)(state), book

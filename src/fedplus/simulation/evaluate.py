@@ -43,8 +43,8 @@ def in_blocks(split: Split) -> tuple[Blocks, int]:
     before = np.repeat(np.cumsum(blocks) - blocks, blocks)
     offset = (np.arange(len(party)) - before) * rows
     first, filled = split.start[party] + offset, np.minimum(split.size[party] - offset, rows)
-    whole = map(jnp.asarray, (party, first, filled, split.size))
-    return Blocks(on_device(split.x), on_device(split.y), *whole), rows
+    where = jax.device_put((party, first, filled, split.size))
+    return Blocks(on_device(split.x), on_device(split.y), *where), rows
 
 
 def most_blocks(blocks: Blocks, parties: int) -> int:

@@ -68,10 +68,10 @@ def spread_rows(
 
 def placed(leaf: Any, sharding: jax.sharding.Sharding) -> Any:
     """One array laid out so; every process has it whole and keeps its own part."""
-    array = jnp.asarray(leaf)
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(placed(jax.random.key_data(array), sharding))
-    host = np.asarray(array)
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(placed(jax.random.key_data(leaf), sharding))
+    given = np.asarray(leaf)
+    host = given.astype(jax.dtypes.canonicalize_dtype(given.dtype), copy=False)
     return jax.make_array_from_callback(host.shape, sharding, lambda part: host[part])
 
 

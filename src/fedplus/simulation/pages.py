@@ -11,8 +11,8 @@ import numpy as np
 
 from fedplus._check import require
 from fedplus._types import Array, Host
+from fedplus.simulation.book import Book
 from fedplus.simulation.engine import Inputs, Lane, Plan, keys_of_round, some_rounds
-from fedplus.simulation.figures import RoundFigures
 from fedplus.simulation.setup import Setup
 from fedplus.simulation.store import PartyStore
 
@@ -40,7 +40,7 @@ class Pages:
         self.most_rounds = max(1, self.rows // setup.inputs.cohort.size)
         """How many rounds surely fit on a page."""
 
-    def play(self, state: Any, begin: int, end: int) -> tuple[Any, RoundFigures]:
+    def play(self, state: Any, begin: int, end: int) -> tuple[Any, Book]:
         """Rounds ``begin`` to ``end`` − 1."""
         setup = self._setup
         times = jnp.arange(begin, begin + self.most_rounds, dtype=jnp.int32)
@@ -50,13 +50,13 @@ class Pages:
         row_of[parties] = np.arange(len(parties))
         inputs = setup.inputs._replace(row_of=jnp.asarray(row_of))
         state = self.turned(state, parties)
-        state, figures = some_rounds(
-            setup.plan, inputs, setup.lane, state, jnp.int32(begin), jnp.int32(end)
+        state, told = some_rounds(
+            setup.plan, inputs, setup.lane, state, np.int32(begin), np.int32(end)
         )
         fields = self._setup.runs[0][0].per_party
         rows = {name: np.asarray(getattr(state, name))[: len(parties)] for name in fields}
         self.store.write(parties, rows)
-        return state, figures
+        return state, told
 
     def turned(self, state: Any, parties: Host) -> Any:
         """The state with these parties' rows on the page."""

@@ -131,8 +131,9 @@ class Recorder:
             return judged
 
         common = test(w_global[None])
+        norms: Any
         if algorithm.forgets():
-            personal, norms = common, jnp.zeros(len(blocks.size), w_global.dtype)
+            personal, norms = common, np.zeros(len(blocks.size), w_global.dtype)
         else:
             w_local = self._models(algorithm, state, round_)
             personal, norms = test(w_local), personal_norms(algorithm, state, len(w_local))
@@ -209,7 +210,7 @@ def require_objective(algorithms: Sequence[AbstractAlgorithm[Any]], stored: bool
 
 def personal_norms(algorithm: AbstractAlgorithm[Any], state: Any, parties: int) -> Array:
     """(N,): ‖v_k‖, a party at a time: v for all at once would be another W."""
-    norms: Array = _norms(algorithm, state, jnp.arange(parties))
+    norms: Array = _norms(algorithm, state, np.arange(parties, dtype=np.int32))
     return norms
 
 

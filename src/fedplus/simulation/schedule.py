@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from typing_extensions import override
 
 from fedplus._check import require, require_number
@@ -40,9 +41,10 @@ class Uniform(AbstractCohort):
 
     @override
     def __call__(self, key: Array, round_: Array, parties: int) -> tuple[Array, Array | None]:
-        i = jnp.arange(self.size, dtype=jnp.int32)
         if self.size == parties:
-            return i, None
+            everyone: Any = np.arange(parties, dtype=np.int32)  # NumPy's: known beforehand.
+            return everyone, None
+        i = jnp.arange(self.size, dtype=jnp.int32)
         word = jnp.broadcast_to(jax.random.bits(key), i.shape)
         return place(i, jnp.full_like(i, parties), word), None
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from fedplus._check import SettingError, require, require_number, require_whole
-from fedplus._types import Array, Host
+from fedplus._types import Array, Host, Vector
 from fedplus.aggregation import native
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
@@ -121,7 +121,7 @@ def set_up(
     data, held = _samples(federation, compares=algorithms[0].compares)
     inputs = Inputs(
         data,
-        Effort(*(jnp.asarray(part) for part in effort)),
+        Effort(*jax.device_put(tuple(effort))),
         who,
         _weights(weights, train.size),
         held=held,
@@ -191,8 +191,15 @@ def _require_pageable(algorithms: Sequence[Any], seeds: Sequence[int], one_devic
 
 
 def _lane(algorithm: AbstractAlgorithm[Any], seed: int, model: Model) -> Lane:
-    for_init, for_rounds = jax.random.split(jax.random.key(seed))
-    return Lane(algorithm, for_rounds, first_model(ravel(model.init(for_init)).w, parties=1))
+    for_rounds, w_first = _first_model(model, jax.random.key(seed))
+    return Lane(algorithm, for_rounds, first_model(w_first, parties=1))
+
+
+@partial(jax.jit, static_argnames="model")
+def _first_model(model: Model, key: Array) -> tuple[Array, Vector]:
+    """The key for the rounds, and the model to begin with; one program rather than one an operation."""
+    for_init, for_rounds = jax.random.split(key)
+    return for_rounds, ravel(model.init(for_init)).w
 
 
 def _stacked(trees: Sequence[Any]) -> Any:

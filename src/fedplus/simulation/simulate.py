@@ -162,12 +162,12 @@ def sweep(
             end = end if pages is None else min(end, t + pages.most_rounds)
             begun = time.perf_counter()
             if pages is None:
-                state, figures = some_rounds(
-                    setup.plan, setup.inputs, setup.lane, state, jnp.int32(t), jnp.int32(end)
+                state, told = some_rounds(
+                    setup.plan, setup.inputs, setup.lane, state, np.int32(t), np.int32(end)
                 )
             else:
-                state, figures = pages.play(state, t, end)
-            figures = to_host(figures)
+                state, told = pages.play(state, t, end)
+            figures: RoundFigures = to_host(told).read()
             if diverged == "raise":
                 _require_finite(figures, t, end, setup, keeper.saved)
             rate = (end - t) / (time.perf_counter() - begun)

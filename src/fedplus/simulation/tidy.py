@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from fedplus.aggregation import native
 from fedplus.simulation.engine import some_rounds
@@ -26,7 +26,7 @@ LONG = 1.0
 def compiled(setup: Setup, state: Any, t: int) -> Any:
     """The state at round t as it is, when the program of a run is compiled."""
     hand_back()
-    now = jnp.int32(t)
+    now = np.int32(t)
     with tidied(), native.meanwhile():
         state, _ = some_rounds(setup.plan, setup.inputs, setup.lane, state, now, now)
         jax.block_until_ready(state)  # type: ignore[no-untyped-call]

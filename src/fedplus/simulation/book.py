@@ -1,0 +1,49 @@
+"""A program's own record of its rounds: a row of words a round, whatever the figures are.
+
+One array is written to where there would be one a figure: ten times fewer pieces of a program to
+compile and to run, and what a round's figures are need not be known beforehand.
+"""
+
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedplus._types import Array, Matrix, settings, static
+from fedplus.simulation import words
+
+
+class _Entry(NamedTuple):
+    shape: tuple[int, ...]
+    kind: str
+
+
+@final
+@settings
+class Book:
+    """The figures of some rounds, (rounds, words)."""
+
+    pages: Matrix
+    entries: tuple[_Entry, ...] = static()
+    tree: Any = static()
+
+    @classmethod
+    def blank(cls, figures: Any, rounds: int) -> "Book":
+        """For so many rounds with figures of these shapes."""
+        leaves, tree = jax.tree.flatten(figures)
+        entries = tuple(_Entry(leaf.shape, leaf.dtype.name) for leaf in leaves)
+        wide = sum(words.count(*entry) for entry in entries)
+        return cls(jnp.zeros((rounds, wide), jnp.uint32), entries, tree)
+
+    def with_round(self, i: Array, figures: Any) -> "Book":
+        """With the figures of its i-th round."""
+        row = jnp.concatenate([words.as_words(leaf) for leaf in jax.tree.leaves(figures)])
+        return Book(self.pages.at[i].set(row), self.entries, self.tree)
+
+    def read(self) -> Any:
+        """The figures as NumPy's arrays, (rounds, ...)."""
+        ends = np.cumsum([words.count(*entry) for entry in self.entries])
+        parts = np.split(np.asarray(self.pages), ends[:-1], axis=1)
+        pairs = zip(parts, self.entries, strict=True)
+        return jax.tree.unflatten(self.tree, [words.read(part, *entry) for part, entry in pairs])
