@@ -168,13 +168,15 @@ class FedPlus(AbstractAlgorithm[State]):
     ) -> tuple[State, Outcome]:
         parties = require_state(state.w_global, state.w_local)
         work = work.checked(parties)
+        looks_back = work.present is not None or isinstance(state, Remembering)
+        before, row_of = work.each_of(state.w_local, gather=looks_back)
 
-        def solve(w_k: Vector, batches: Batch, steps: Array | int) -> tuple[Vector, Array]:
+        def solve(k: Array, batches: Batch, steps: Array | int) -> tuple[Vector, Array]:
+            w_k = row_of(k)
             solved = self.local(w_k, state.w_global, batches, steps, grad)
             finite = jnp.isfinite(jnp.sum(solved))
             return jnp.where(finite, solved, self.local.start(w_k, state.w_global)), ~finite
 
-        before = work.of(state.w_local)
         solved, diverged = run_each(each, solve, before, work.batches, work.steps)  # l. 5-7
         kept = solved if work.present is None else jnp.where(work.present[:, None], solved, before)
         w_local = work.put(state.w_local, kept)  # l. 8-9

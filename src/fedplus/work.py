@@ -53,6 +53,16 @@ class Work(NamedTuple):
         """(K, ...): those of all parties' rows that are the active ones'."""
         return rows if self._is_everyone(len(rows)) else rows[self.cohort]
 
+    def each_of(self, rows: Matrix, gather: bool) -> tuple[Array, Callable[[Array], Array]]:
+        """(K, ...): something for each active party, and how its row of all parties' is had from it.
+
+        If they are not to be gathered, it is the party's number: one by one, rows are so read where
+        they are.
+        """
+        if gather or self._is_everyone(len(rows)):
+            return self.of(rows), lambda row: row
+        return self.cohort, lambda k: rows[k]
+
     def put(self, rows: Matrix, new: Matrix) -> Matrix:
         """All parties' rows, with new ones for the active parties."""
         return new if self._is_everyone(len(rows)) else rows.at[self.cohort].set(new)

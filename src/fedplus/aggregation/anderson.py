@@ -47,7 +47,6 @@ def fixed_point(
     Returns:
         The last x, its visit, and the turns taken.
     """
-    none = jnp.zeros((memory, x.shape[0]), x.dtype)
 
     def turn(s: _State[Found]) -> _State[Found]:
         residual = s.visit.image - s.x
@@ -66,10 +65,23 @@ def fixed_point(
     no, zero = jnp.array(False), jnp.zeros((), jnp.int32)
     empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(look, x, no))
     empty = empty._replace(image=x, left=jnp.full_like(empty.left, jnp.inf), done=done)
-    # The first turn only looks: there is nothing yet to differ from.
-    first = _State(x, empty, none, none, zero - 1, no, zero)
-    last = lax.while_loop(lambda s: ~s.visit.done & (s.turns < most), turn, first)
-    return last.x, last.visit, last.turns
+
+    def unfinished(visit: Visit[Found], turns: Array) -> Array:
+        return ~visit.done & (turns < most)
+
+    def all_turns(s: tuple[Vector, Visit[Found], Array]) -> tuple[Vector, Visit[Found], Array]:
+        x, visit, turns = s
+        none = jnp.zeros((memory, x.shape[0]), x.dtype)
+        # The first turn only looks: there is nothing yet to differ from.
+        first = _State(x, visit, none, none, zero - 1, no, turns)
+        last = lax.while_loop(lambda s: unfinished(s.visit, s.turns), turn, first)
+        return last.x, last.visit, last.turns
+
+    # Once or not at all: what the turns remember need not be there if there are none.
+    last: tuple[Vector, Visit[Found], Array] = lax.while_loop(
+        lambda s: unfinished(*s[1:]), all_turns, (x, empty, zero)
+    )
+    return last
 
 
 def _shares(changes: Matrix, residual: Vector, known: Array) -> Vector:

@@ -81,7 +81,7 @@ def in_shares(mesh: Mesh, inner: Each) -> Each:
     """Within a program that every core runs: each does its share, and all get all results."""
 
     def of_one(function: Callable[..., Any], args: Any, party: Array) -> Any:
-        return function(*jax.tree.map(lambda leaf: leaf[party], args))
+        return function(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[party], args))
 
     def each(function: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:

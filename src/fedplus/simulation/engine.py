@@ -121,6 +121,13 @@ def _each(plan: Plan) -> Each:
     return each if plan.cores is None else in_shares(plan.cores, each)
 
 
+def _each_figure(plan: Plan, entries: int) -> Each:
+    """All parties' at once; of large models one after the other, each core its share."""
+    if plan.each == "vmap" or entries < LARGE:
+        return jax.vmap
+    return one_by_one if plan.cores is None else in_shares(plan.cores, one_by_one)
+
+
 def keys_of_round(key: Array, t: Array) -> Array:
     """For the cohort, the minibatches, the steps and the faults of round t."""
     return jax.random.split(jax.random.fold_in(key, t), 4)
@@ -168,9 +175,10 @@ def one_round(
         held=None if inputs.held is None else _held(inputs.held, words, cohort, plan.batch_size),
     )
     state, outcome = lane.algorithm.round(state, work, gradient(plan.model, data), _each(plan))
-    large = plan.each == "map" and outcome.solved.size >= LARGE
-    figure = one_by_one if large else jax.vmap
-    return state, figures_of(lane.algorithm, state, rows, outcome, cohort, asked, figure)
+    figures = figures_of(
+        lane.algorithm, state, rows, outcome, cohort, asked, _each_figure(plan, outcome.solved.size)
+    )
+    return state, figures
 
 
 def _held(held: Rows, words: Array, cohort: Array, batch_size: int) -> Array:

@@ -40,12 +40,12 @@ def figures_of(
     ``each``: of all of them at once, or one after the other.
     """
     d = outcome.solved.shape[1]
-    ones = jnp.ones(d, outcome.solved.dtype)  # A product: XLA's own sums are slow on a CPU.
+    ones = jnp.ones(d, outcome.solved.dtype)  # Products: XLA's own sums are slow on a CPU.
 
     def of_one(row: Array, solved: Vector) -> tuple[Array, Array, Array]:
         change = algorithm.models(state, row[None])[0] - solved
         v = algorithm.personal(state, row[None])[0]
-        return change @ ones / d, jnp.square(change) @ ones / d, jnp.square(v) @ ones
+        return change @ ones / d, change @ change / d, v @ v
 
     mean, square, size = each(of_one)(rows, outcome.solved)
     return RoundFigures(
