@@ -4,12 +4,12 @@ Each function finds what the aggregator of its name does; None: W is not finite,
 it.
 """
 
-from functools import cache, singledispatch
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from fedplus._check import require_layout
 from fedplus._types import Host
 from fedplus.aggregation.base import Aggregate, Change, certified, exact
 from fedplus.aggregation.native import Part, all_of
@@ -45,21 +45,17 @@ def minimise(
     return _certified(_minimum(psi, part, weights, start))
 
 
-@singledispatch
 def _minimum(psi: AbstractPsi, part: Part, weights: Host | None, start: Host | None) -> Any:
     """What loops have found; None: nothing, or there are none for this ψ."""
-    return None
+    found = _MINIMA.get(type(psi))
+    return None if found is None else found(psi, part, weights, start)
 
 
-@_minimum.register(Zero)
-@_minimum.register(Anchor)
-@_minimum.register(Quadratic)
-def _(psi: AbstractPsi, part: Part, weights: Host | None, start: Host | None) -> Any:
+def _mean(psi: AbstractPsi, part: Part, weights: Host | None, start: Host | None) -> Any:
     return _loops().mean(part, weights)
 
 
-@_minimum.register
-def _(psi: L2, part: Part, weights: Host | None, start: Host | None) -> Any:
+def _geometric(psi: L2, part: Part, weights: Host | None, start: Host | None) -> Any:
     if part.size == 1:
         return _minimum(L1(psi.delta), part, weights, start)
     delta, weight = float(psi.delta), len(part.w_local) if weights is None else weights.sum()
@@ -68,31 +64,40 @@ def _(psi: L2, part: Part, weights: Host | None, start: Host | None) -> Any:
     return loops.Found(w, passes, pull * (delta / weight), pull, done)
 
 
-@_minimum.register
-def _(psi: L1, part: Part, weights: Host | None, start: Host | None) -> Any:
+def _coordinatewise(psi: L1, part: Part, weights: Host | None, start: Host | None) -> Any:
     return _loops().delta_coordinate_median(part, weights, float(psi.delta), start)
 
 
-@_minimum.register
-def _(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Any:
-    require_layout(psi.layout, part.size)
+def _by_blocks(psi: Blocks, part: Part, weights: Host | None, start: Host | None) -> Any:
+    psi.require_size(part.size)
     w, parts = np.empty(part.size, np.float32), []
-    for pattern, pieces in psi.spans().items():
-        (first, last), *more = pieces
-        columns: Any = slice(first, last)
-        room: Any = w[columns]
-        block = Part(part.w_local, part.column + first, last - first, room)
-        if more:
+    for pattern, pieces in psi.spans.items():
+        columns: Any
+        if len(pieces) == 1:
+            ((first, last),) = pieces
+            columns = slice(first, last)
+            block = Part(part.w_local, part.column + first, last - first, w[columns])
+        else:
             columns = np.concatenate([np.arange(*piece) for piece in pieces])
             block = all_of(part.w_local[:, part.column + columns])
         begin = None if start is None else start[columns]
         found = _minimum(psi.parts[pattern], block, weights, begin)
         if found is None or not found.done:
             return None
-        if found.w is not room:
+        if found.w is not block.to:
             w[columns] = found.w
         parts.append(found)
     return _loops().together(w, parts)
+
+
+_MINIMA: dict[type[AbstractPsi], Callable[..., Any]] = {
+    Zero: _mean,
+    Anchor: _mean,
+    Quadratic: _mean,
+    L2: _geometric,
+    L1: _coordinatewise,
+    Blocks: _by_blocks,
+}
 
 
 def follow_mean(w_local: Host, memory: Sum, change: Change) -> tuple[Aggregate, Sum] | None:
@@ -130,39 +135,21 @@ def follow_coordinates(
     return None if found is None else (found, memory)
 
 
-@singledispatch
 def follow(
     psi: AbstractPsi, w_local: Host, start: Host, memory: Any, change: Change
 ) -> tuple[Aggregate, Any] | None:
     """``Moreau(psi)``'s."""
-    return None
-
-
-@follow.register(Zero)
-@follow.register(Anchor)
-@follow.register(Quadratic)
-def _(
-    psi: AbstractPsi, w_local: Host, start: Host, memory: Any, change: Change
-) -> tuple[Aggregate, Any] | None:
-    return follow_mean(w_local, memory, change)
-
-
-@follow.register
-def _(
-    psi: L2, w_local: Host, start: Host, memory: Any, change: Change
-) -> tuple[Aggregate, Any] | None:
+    if isinstance(psi, Zero | Anchor | Quadratic):
+        return follow_mean(w_local, memory, change)
+    if isinstance(psi, L1):
+        return follow_coordinates(w_local, float(psi.delta), start, memory, change)
+    if not isinstance(psi, L2):
+        return None
     delta = float(psi.delta)
     found = follow_geometric(w_local, delta, start, memory, change)
     if found is None:
         return None
     return certified(found.w, found.passes, found.pull * delta / len(w_local), True), memory
-
-
-@follow.register
-def _(
-    psi: L1, w_local: Host, start: Host, memory: Any, change: Change
-) -> tuple[Aggregate, Any] | None:
-    return follow_coordinates(w_local, float(psi.delta), start, memory, change)
 
 
 @cache

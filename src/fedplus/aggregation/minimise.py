@@ -123,7 +123,7 @@ def _(psi: Blocks, w_local: Matrix, weights: Vector | None, start: Vector | None
 
 def by_blocks(psi: Blocks, w_local: Matrix, solve: Callable[[str, Matrix], Aggregate]) -> Aggregate:
     """Each block of columns by itself, given its pattern, and all of them as one."""
-    found, spans = {}, psi.spans()
+    found, spans = {}, psi.spans
     for pattern, block in psi.split(w_local).items():
         pieces = spans[pattern]
         with native.lying_in(block, w_local, pieces[0][0] if len(pieces) == 1 else None):

@@ -79,15 +79,21 @@ class Blocks(AbstractPsi):
             start += size
         return spans
 
+    def require_size(self, size: int) -> None:
+        """Require that the named parameters together make up a model of so many entries."""
+        if size != self._spans[-1][2]:
+            require_layout(self.layout, size)
+
     def split(self, x: Array) -> dict[str, Array]:
         """For each pattern, its columns of ``x``, whose last axis is a raveled model."""
-        require_layout(self.layout, x.shape[-1])
+        self.require_size(x.shape[-1])
         spans = self._spans
         return {
             pattern: jnp.concatenate([x[..., i:j] for p, i, j in spans if p == pattern], axis=-1)
             for pattern in self.parts
         }
 
+    @cached_property
     def spans(self) -> dict[str, list[tuple[int, int]]]:
         """The columns of each pattern: from which on and up to which, a piece of W each."""
         found: dict[str, list[tuple[int, int]]] = {pattern: [] for pattern in self.parts}

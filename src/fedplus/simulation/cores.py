@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding
 
+from fedplus import _machine
 from fedplus._check import require
 from fedplus._types import Array
 from fedplus.aggregation.shares import CACHED, sharing
@@ -44,7 +45,7 @@ def make_devices() -> None:
     if said or jax.__version_info__ >= UNTRIED:
         return
     with suppress(RuntimeError):  # It has begun, and stays with the devices that it has.
-        config.update("jax_num_cpu_devices", _cores())
+        config.update("jax_num_cpu_devices", _machine.cores())
         more = [f"--{name}={seconds}" for name, seconds in PATIENCE.items() if name not in flags]
         os.environ["XLA_FLAGS"] = " ".join([flags, *more]).strip()
 
@@ -141,10 +142,3 @@ def of_one(mesh: Mesh | None, tree: Any) -> Any:
     if mesh is None:
         return tree
     return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
-
-
-def _cores() -> int:
-    """That this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

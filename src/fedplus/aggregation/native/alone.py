@@ -138,8 +138,10 @@ def _some_at_a_time(
 
 def together(w: Host, parts: Sequence[Found]) -> Found:
     """A model whose parts are these, all of them done."""
-    _, passes, left, pull, _ = zip(*parts, strict=True)
-    return Found(w, max(passes), hypot(*left), hypot(*pull), True)
+    passes, left, pull = 0, 0.0, 0.0
+    for one in parts:
+        passes, left, pull = max(passes, one.passes), hypot(left, one.left), hypot(pull, one.pull)
+    return Found(w, passes, left, pull, True)
 
 
 def delta_geometric_median(

@@ -3,7 +3,6 @@
 Numba's compiler is Python, of which one thread runs at a time; hence processes.
 """
 
-import os
 import sys
 from collections import deque
 from contextlib import suppress
@@ -11,6 +10,8 @@ from functools import cache
 from subprocess import DEVNULL, PIPE, Popen
 from threading import Condition, Event, Thread
 from typing import NamedTuple
+
+from fedplus._machine import cores
 
 COMMAND = (sys.executable, "-P", "-m", "fedplus.aggregation.native.compiling")
 MOST = 3
@@ -87,6 +88,5 @@ class Compilers:
 @cache
 def compilers() -> Compilers:
     """For cores that this process does not need itself."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     is_python = bool(sys.executable) and not getattr(sys, "frozen", False)
-    return Compilers(min(cores - 1, MOST) if is_python else 0)
+    return Compilers(min(cores() - 1, MOST) if is_python else 0)

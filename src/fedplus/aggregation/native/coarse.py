@@ -15,6 +15,7 @@ from fedplus.aggregation.native.loop import (
     Floats,
     Index,
     Ints,
+    clear,
     in_threads,
     inlined,
     loop,
@@ -88,8 +89,7 @@ def renew(
     units: Floats, change: Floats,
 ) -> None:  # fmt: skip
     """Bring what is remembered up to date; ``change``: of the sum of the pulls at ``ahead``."""
-    for j in range(len(change)):
-        change[j] = ZERO
+    clear(change)
     for i in range(len(rows)):
         k, was = rows[i], before[i]
         now = w_local[k, column : column + len(at)]
@@ -187,8 +187,7 @@ def look_at(
     first: int, last: int, column: int, found: Floats,
 ) -> None:  # fmt: skip
     """The same, as one row: the distances, of other rows 0, and then the sum."""
-    for j in range(len(found)):
-        found[j] = ZERO
+    clear(found)
     n = len(before)
     look_at_rows(
         w_local, entries, units, before, models, numbers, first, last, column, found[:n], found[n:]

@@ -14,6 +14,7 @@ from fedplus.aggregation.native.loop import (
     Floats,
     Index,
     Ints,
+    clear,
     in_threads,
     inlined,
     loop,
@@ -53,8 +54,7 @@ def central(w_local: Floats, column: int, size: int) -> int:
     n, stretch = len(w_local), min(size, STRETCH)
     best, least, squares = 0, INFINITY, np.empty(len(w_local), np.float32)
     for k in range(n):
-        for i in range(n):
-            squares[i] = ZERO
+        clear(squares)
         for i in range(4):
             first = column + i * (size - stretch) // 3
             row = w_local[k, first : first + stretch]

@@ -13,6 +13,7 @@ from fedplus.aggregation.native.loop import (
     Float,
     Floats,
     Index,
+    clear,
     in_threads,
     loop,
     loop_in_threads,
@@ -109,8 +110,7 @@ def geometric_median(
         for t in in_threads(threads):
             begin, end = piece(n, t, threads)
             total = sums[t]
-            for j in range(d):
-                total[j] = ZERO
+            clear(total)
             add_over_distance(w_local, weights, delta, w, begin, end, column, r, total)
         slope, last = ZERO, left
         for k in range(n):

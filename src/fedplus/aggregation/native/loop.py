@@ -96,6 +96,13 @@ def put(x: Floats, to: Floats) -> None:
         to[j] = x[j]
 
 
+@inlined
+def clear(x: Floats) -> None:
+    """Make a vector 0; an assignment would take Numba longer to compile."""
+    for j in range(len(x)):
+        x[j] = ZERO
+
+
 @loop_in_threads
 def in_turn(count: int) -> int:
     """The sum of the first so many numbers, to see whether there are threads."""

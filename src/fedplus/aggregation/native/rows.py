@@ -12,6 +12,7 @@ from fedplus.aggregation.native.loop import (
     Floats,
     Index,
     Ints,
+    clear,
     in_threads,
     loop,
     loop_in_threads,
@@ -97,8 +98,7 @@ def add_over_distance(
 @loop
 def put_sum(w_local: Floats, p: Floats, column: int, total: Floats) -> None:
     """Σ p_k w_k of all rows, in as many columns as ``total`` has entries."""
-    for j in range(len(total)):
-        total[j] = ZERO
+    clear(total)
     add(w_local, p, Index(0), len(p), Index(column), total)
 
 
@@ -115,8 +115,7 @@ def put_sum_in_threads(
 @loop
 def product(w_local: Floats, p: Floats, part: Ints, total: Floats) -> None:
     """Σ p_k w_k over the rows of the part."""
-    for j in range(len(total)):
-        total[j] = ZERO
+    clear(total)
     add(w_local, p, Index(part[0]), Index(part[1]), Index(part[3]), total)
 
 
@@ -125,10 +124,8 @@ def reweigh(
     w_local: Floats, weights: Floats, delta: Floats, w: Floats, part: Ints, r: Floats, total: Floats
 ) -> None:
     """Distances r_k from w, 0 beyond the part, and Σ a_k δ / max(r_k, δ) w_k over its rows."""
-    for k in range(len(r)):
-        r[k] = ZERO
-    for j in range(len(total)):
-        total[j] = ZERO
+    clear(r)
+    clear(total)
     first, last, column = Index(part[0]), Index(part[1]), Index(part[3])
     add_over_distance(w_local, weights, delta[0], w, first, last, column, r, total)
 
@@ -140,8 +137,7 @@ def product_in_threads(w_local: Floats, p: Floats, part: Ints, total: Floats) ->
     for t in in_threads(threads):
         begin, end = piece(len(total), t, threads)
         some = total[begin:end]
-        for j in range(len(some)):
-            some[j] = ZERO
+        clear(some)
         add(w_local, p, Index(part[0]), Index(part[1]), Index(part[3]) + begin, some)
 
 

@@ -1,0 +1,10 @@
+"""The machine that this process runs on."""
+
+import os
+
+
+def cores() -> int:
+    """That this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
