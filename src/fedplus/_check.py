@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedplus._types import Array, Layout
+from fedplus._types import Array
 
 T = TypeVar("T")
 
@@ -119,15 +119,3 @@ def require_finite(w_local: np.ndarray, name: str = "w_local") -> None:
             f"{name} must be finite, got NaN or Inf in {rows.size} of {w_local.shape[0]} rows "
             f"({which}). Drop those parties, or give them weight 0."
         )
-
-
-def require_layout(layout: Layout, size: int) -> None:
-    """Require that the named parameters together make up a model of ``size`` entries."""
-    total = sum(n for _, n in layout)
-    require(
-        total == size,
-        "Blocks.layout",
-        f"{total} entries in all",
-        f"the layout of the model, which has {size} entries",
-        "fedplus.models.ravel(params).layout gives it.",
-    )

@@ -169,6 +169,7 @@ class FedPlus(AbstractAlgorithm[State]):
         parties = require_state(state.w_global, state.w_local)
         work = work.checked(parties)
         looks_back = work.present is not None or isinstance(state, Remembering)
+        # Their models as they were; their numbers, if nobody needs these once W has changed.
         before, row_of = work.each_of(state.w_local, gather=looks_back)
 
         def solve(k: Array, batches: Batch, steps: Array | int) -> tuple[Vector, Array]:

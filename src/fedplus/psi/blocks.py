@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from typing_extensions import override
 
 from fedplus import _prox
-from fedplus._check import require, require_layout
+from fedplus._check import require
 from fedplus._types import Array, Layout, Vector, settings, static
 from fedplus.psi.base import AbstractPsi
 
@@ -81,8 +81,14 @@ class Blocks(AbstractPsi):
 
     def require_size(self, size: int) -> None:
         """Require that the named parameters together make up a model of so many entries."""
-        if size != self._spans[-1][2]:
-            require_layout(self.layout, size)
+        total = self._spans[-1][2]
+        require(
+            total == size,
+            "Blocks.layout",
+            f"{total} entries in all",
+            f"the layout of the model, which has {size} entries",
+            "fedplus.models.ravel(params).layout gives it.",
+        )
 
     def split(self, x: Array) -> dict[str, Array]:
         """For each pattern, its columns of ``x``, whose last axis is a raveled model."""

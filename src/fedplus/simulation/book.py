@@ -1,7 +1,7 @@
 """A program's own record of its rounds: a row of words a round, whatever the figures are.
 
-One array is written to where there would be one a figure: ten times fewer pieces of a program to
-compile and to run, and what a round's figures are need not be known beforehand.
+One array is written to where there would be one a figure: fewer pieces of a program to compile and to
+run.
 """
 
 from typing import Any, NamedTuple, final
@@ -38,12 +38,12 @@ class Book:
 
     def with_round(self, i: Array, figures: Any) -> "Book":
         """With the figures of its i-th round."""
-        row = jnp.concatenate([words.as_words(leaf) for leaf in jax.tree.leaves(figures)])
+        row = words.joined(jax.tree.leaves(figures))
         return Book(self.pages.at[i].set(row), self.entries, self.tree)
 
-    def read(self) -> Any:
-        """The figures as NumPy's arrays, (rounds, ...)."""
-        ends = np.cumsum([words.count(*entry) for entry in self.entries])
-        parts = np.split(np.asarray(self.pages), ends[:-1], axis=1)
+    def read(self, rounds: int) -> Any:
+        """The figures of the first so many rounds as NumPy's arrays, (rounds, ...)."""
+        written = np.asarray(self.pages)[:rounds]
+        parts = np.split(written, words.cuts(self.entries), axis=1)
         pairs = zip(parts, self.entries, strict=True)
         return jax.tree.unflatten(self.tree, [words.read(part, *entry) for part, entry in pairs])

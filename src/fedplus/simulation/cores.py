@@ -105,9 +105,9 @@ def told_all(found: Any, parties: int) -> Any:
     if len(leaves) <= 1 or not small:
         return jax.tree.map(lambda leaf: lax.all_gather(leaf, AXIS, tiled=True)[:parties], found)
     # All at once: what takes the time is that cores wait for each other.
-    every = lax.all_gather(jnp.concatenate([words.as_words(leaf) for leaf in leaves]), AXIS)
-    ends = np.cumsum([words.count(leaf.shape, leaf.dtype) for leaf in leaves])
-    parts = jnp.split(every, ends[:-1], axis=1)
+    every = lax.all_gather(words.joined(leaves), AXIS)
+    cuts = words.cuts((leaf.shape, leaf.dtype) for leaf in leaves)
+    parts = jnp.split(every, cuts, axis=1)
     told = []
     for part, leaf in zip(parts, leaves, strict=True):
         shape = len(part) * len(leaf), *leaf.shape[1:]

@@ -58,11 +58,11 @@ class Recorder:
         self._book: dict[str, list[Host]] = {}
         self._fresh: dict[str, list[Host]] = {}
 
-    def add_figures(self, figures: RoundFigures, rounds: int) -> None:
-        """Of so many rounds."""
+    def add_figures(self, figures: RoundFigures) -> None:
+        """Of the rounds since the last ones."""
         for name, values in figures._asdict().items():
-            self._add(f"{FIGURES}/{name}", values[:rounds])
-            self._fresh.setdefault(name, []).append(np.asarray(values[:rounds]))
+            self._add(f"{FIGURES}/{name}", values)
+            self._fresh.setdefault(name, []).append(np.asarray(values))
 
     def newest(self, lane: int | None) -> Evaluated:
         """The evaluation just made, of one lane; ask for all lanes before the next round."""

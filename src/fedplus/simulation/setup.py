@@ -121,7 +121,7 @@ def set_up(
     data, held = _samples(federation, compares=algorithms[0].compares)
     inputs = Inputs(
         data,
-        Effort(*jax.device_put(tuple(effort))),
+        jax.device_put(effort),
         who,
         _weights(weights, train.size),
         held=held,

@@ -167,12 +167,12 @@ def sweep(
                 )
             else:
                 state, told = pages.play(state, t, end)
-            figures: RoundFigures = to_host(told).read()
+            figures: RoundFigures = to_host(told).read(end - t)
             if diverged == "raise":
-                _require_finite(figures, t, end, setup, keeper.saved)
+                _require_finite(figures, t, setup, keeper.saved)
             rate = (end - t) / (time.perf_counter() - begun)
             budget = int(np.clip(rate * PAUSE, 1, min(CAPACITY, 2 * budget + 1)))
-            book.add_figures(figures, end - t)
+            book.add_figures(figures)
             t = end
             if t % every == 0 or t == rounds:
                 with tidied():
@@ -198,10 +198,8 @@ def sweep(
     ]  # fmt: skip
 
 
-def _require_finite(
-    figures: RoundFigures, begin: int, end: int, setup: Setup, saved: Path | None
-) -> None:
-    diverged = np.asarray(figures.diverged)[: end - begin]
+def _require_finite(figures: RoundFigures, begin: int, setup: Setup, saved: Path | None) -> None:
+    diverged = np.asarray(figures.diverged)
     if not diverged.any():
         return
     first = int(diverged.reshape(len(diverged), -1).any(axis=1).argmax())

@@ -1,6 +1,7 @@
 """Numbers of several kinds as words of 32 bits, and back: one array to move about rather than many."""
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,6 +25,17 @@ def count(shape: tuple[int, ...], dtype: Any) -> int:
     """Words that an array of this shape and kind has."""
     each: int = max(1, np.dtype(dtype).itemsize // 4)
     return math.prod(shape) * each
+
+
+def joined(arrays: Sequence[Array]) -> Vector:
+    """The words of all of them, one array after the other."""
+    return jnp.concatenate([as_words(numbers) for numbers in arrays])
+
+
+def cuts(kinds: Iterable[tuple[tuple[int, ...], Any]]) -> Host:
+    """Where, among joined words, those of each array end but for the last, by shapes and kinds."""
+    ends: Host = np.cumsum([count(*kind) for kind in kinds])
+    return ends[:-1]
 
 
 def from_words(words: Vector, shape: tuple[int, ...], dtype: Any) -> Array:

@@ -76,7 +76,7 @@ def start_from(w_local: Floats, weights: Floats, column: int, w: Floats) -> None
     for i in range(4):
         begin = i * (d - width) // 3
         first = column + begin
-        mean[:] = 0
+        clear(mean)
         add(w_local, p, Index(0), n, first, mean)
         for k in range(n):
             row = w_local[k, first : first + width]
@@ -87,7 +87,7 @@ def start_from(w_local: Floats, weights: Floats, column: int, w: Floats) -> None
         # Differences: beside the distances of far outliers, those of all others are lost in a sum.
         higher += weights[k] * (np.sqrt(squares[1, k]) - np.sqrt(squares[0, k]))
     if higher < 0:
-        w[:] = 0
+        clear(w)
         add(w_local, p, Index(0), n, column, w)
 
 

@@ -148,7 +148,7 @@ def reweigh_in_threads(
     """The same as ``reweigh``."""
     first, n, threads = Index(part[0]), Index(part[1] - part[0]), Index(part[2])
     sums = np.zeros((threads, len(total)), w_local.dtype)
-    r[:] = 0
+    clear(r)
     for t in in_threads(threads):
         begin, end = piece(n, t, threads)
         add_over_distance(

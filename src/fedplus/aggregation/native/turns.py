@@ -40,6 +40,7 @@ from fedplus.aggregation.native.loop import (
     ZERO,
     Float,
     Floats,
+    clear,
     inlined,
     loop,
     put,
@@ -58,7 +59,7 @@ def begin(
     told: Floats, delta: Float, at: Floats, centre: Floats, models: Floats, numbers: Floats
 ) -> None:
     """The first state, of a w that is in its place already."""
-    numbers[:] = 0
+    clear(numbers)
     numbers[DELTA], numbers[LEFT], numbers[LEFT_BEFORE] = delta, INFINITY, INFINITY
     numbers[EXACT] = ONE if told[KNOWN] != ALL or told[AFAR] > 0 else ZERO
     for i in (IMAGE, W_BEFORE, IMAGE_BEFORE):
