@@ -6,49 +6,70 @@ the server's certificate and give the parties its root certificate.
 
 import datetime
 import ipaddress
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedplus._check import require, require_whole
 from fedplus._write import write_atomically
 
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
 SECRET = 0o600
+LABEL = re.compile("[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
+VALID_HOSTS = "host names such as server.example.org or IP addresses such as 10.0.0.7"
+ADVICE = (
+    "Give no scheme, port or path; write a name with other letters in its ASCII form (xn--...)."
+)
+KEY_USAGES = (
+    "digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
+    "key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+)  # fmt: skip
 
 
 def write_certificates(folder: Path, hosts: Sequence[str], days: int = 90) -> None:
-    """A new authority's certificate (``ca.crt``), and the server's (``server.pem``, ``server.key``).
+    """Write an authority's certificate, and a server's certificate and key signed by it.
 
-    The authority's own key is not kept: nobody can sign another certificate with it.
+    The files are ``ca.crt``, ``server.pem`` and ``server.key``. The authority's own key is not kept, so
+    nobody can sign another certificate with it. Every call makes an authority with another name and
+    key: a file with the certificates of two authorities verifies the servers of both.
 
     Args:
-        folder: Where to.
-        hosts: The names and addresses under which parties reach the server.
-        days: How long both are valid.
+        folder: Where the files are written. It is created if it does not exist.
+        hosts: Names and addresses under which parties reach the server.
+        days: How long the certificates are valid.
+
+    Raises:
+        SettingError: There is no host, a host is not a valid name or address, or ``days`` is not a
+            positive whole number.
     """
     require(len(hosts) > 0, "hosts", "none", "the server's names or addresses")
     require_whole("days", days)
+    names = [_general_name(host) for host in hosts]
     folder.mkdir(parents=True, exist_ok=True)
-    authority, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    identifier = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
+    authority = f"fedplus authority {identifier.digest.hex()[:16]}"
     root = (
-        _certificate("fedplus authority", authority, days)
+        _certificate(authority, authority_key, authority, identifier, days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(authority, hashes.SHA256())
+        .add_extension(_key_usage(key_cert_sign=True, crl_sign=True), critical=True)
+        .sign(authority_key, hashes.SHA256())
     )
-    names = x509.SubjectAlternativeName([_name(host) for host in hosts])
-    signed = (
-        _certificate(hosts[0], server, days)
-        .add_extension(names, critical=False)
+    server = (
+        _certificate("fedplus server", server_key, authority, identifier, days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .sign(authority, hashes.SHA256())
+        .add_extension(_key_usage(digital_signature=True), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(authority_key, hashes.SHA256())
     )
-    write_atomically(folder / KEY, _private(server, serialization.PrivateFormat.PKCS8), SECRET)
-    write_atomically(folder / CERTIFICATE, signed.public_bytes(serialization.Encoding.PEM))
+    write_atomically(folder / KEY, _private(server_key, serialization.PrivateFormat.PKCS8), SECRET)
+    write_atomically(folder / CERTIFICATE, server.public_bytes(serialization.Encoding.PEM))
     write_atomically(folder / AUTHORITY, root.public_bytes(serialization.Encoding.PEM))
 
 
@@ -68,25 +89,62 @@ def public_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.pub")
 
 
-def _certificate(name: str, key: ec.EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
+def _certificate(
+    subject: str, key: ec.EllipticCurvePrivateKey, issuer: str, issuer_id: x509.SubjectKeyIdentifier,
+    days: int,
+) -> x509.CertificateBuilder:  # fmt: skip
+    """Return what both certificates have in common: names, key, validity and key identifiers."""
     now = datetime.datetime.now(datetime.UTC)
-    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedplus authority")])
+    own_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    signer_id = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer_id)
     return (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-        .issuer_name(issuer)
+        .subject_name(_common_name(subject))
+        .issuer_name(_common_name(issuer))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))
         .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(own_id, critical=False)
+        .add_extension(signer_id, critical=False)
     )
 
 
-def _name(host: str) -> x509.GeneralName:
+def _common_name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _key_usage(**allowed: bool) -> x509.KeyUsage:
+    """Return a key usage with these bits set and all others clear."""
+    return x509.KeyUsage(**(dict.fromkeys(KEY_USAGES, False) | allowed))
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    """Return a host as an IP address or a DNS name, as a certificate lists it.
+
+    Raises:
+        SettingError: The host is neither.
+    """
+    require(isinstance(host, str) and _is_host(host), "hosts", repr(host), VALID_HOSTS, ADVICE)
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
+
+
+def _is_host(host: str) -> bool:
+    labels = host.split(".")
+    if ":" in host or labels[-1].isdecimal():
+        return _is_address(host)
+    return len(host) <= 253 and all(LABEL.fullmatch(label) for label in labels)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return "%" not in host  # A certificate cannot hold the zone of a link-local address.
 
 
 def _private(key: ec.EllipticCurvePrivateKey, kind: serialization.PrivateFormat) -> bytes:

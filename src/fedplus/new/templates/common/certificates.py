@@ -6,6 +6,7 @@ Give each party ``ca.crt`` and its own ``node-K``; the server keeps the rest. Ne
 import argparse
 from pathlib import Path
 
+from fedplus._check import SettingError
 from fedplus.flower.certificates import write_certificates, write_key
 
 if __name__ == "__main__":
@@ -17,7 +18,10 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if given.folder.exists():
         parser.error(f"{given.folder} is there already; name another --folder, or move it away")
-    write_certificates(given.folder, [*given.hosts, "localhost", "127.0.0.1"], given.days)
+    try:
+        write_certificates(given.folder, [*given.hosts, "localhost", "127.0.0.1"], given.days)
+    except SettingError as error:
+        parser.error(str(error))
     for k in range(given.parties):
         write_key(given.folder / f"node-{k}")
     print(f"{given.folder} holds {', '.join(sorted(p.name for p in given.folder.iterdir()))}")
