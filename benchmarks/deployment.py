@@ -35,7 +35,7 @@ def timed(d, repeats, rounds):
     first = {name: [] for name in CONTENDERS}
     later = {name: [] for name in CONTENDERS}
     with tempfile.TemporaryDirectory() as name:
-        deployment = Deployment(Path(name) / "deployment")
+        deployment = Deployment(Path(name) / "deployment", [HERE / "deployment_app"])
         try:
             deployment.begin(PARTIES)
             for turn in range(repeats):

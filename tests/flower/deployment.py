@@ -19,9 +19,9 @@ APP = Path(__file__).parent / "app"
 class Deployment(LocalDeployment):
     """With folders that tests can look into, and ways to crash."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, apps=()):
         quick = {"JAX_PLATFORMS": "cpu", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}
-        super().__init__(APP, folder, quick)
+        super().__init__(APP, folder, quick, apps)
         self.server, self.parties = folder / "server", folder / "parties"
 
     def begin(self, parties):

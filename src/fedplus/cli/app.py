@@ -13,6 +13,7 @@ import typer
 
 from fedplus._check import SettingError
 from fedplus.cli import data
+from fedplus.cli.app_hash import app_hash
 from fedplus.cli.compare import compare
 from fedplus.cli.methods import methods
 from fedplus.cli.new import new
@@ -34,6 +35,7 @@ for command, short in (
     (board, "Watch runs live in the browser."),
     (methods, "What there is to choose from, with settings."),
     (new, "Write an app that trains across machines."),
+    (app_hash, "Show the hash by which a party pins an app."),
     (paper, "Repeat the paper's experiments."),
 ):
     app.command(short_help=short)(command)

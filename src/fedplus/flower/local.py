@@ -7,12 +7,13 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flwr.common.constant import PUBLIC_KEY_ALREADY_IN_USE_MESSAGE
 
+from fedplus.flower.access import can_identify_users
 from fedplus.flower.certificates import (
     AUTHORITY,
     CERTIFICATE,
@@ -21,12 +22,17 @@ from fedplus.flower.certificates import (
     write_certificates,
     write_key,
 )  # fmt: skip
+from fedplus.flower.pinning import app_hash
 from fedplus.flower.processes import HOST, descendants, end, free_port, kill, reachable
 
 CONNECTION = "here"
 """How the ``flwr`` command calls this deployment."""
 COMPLETED = "finished:completed"
 BIN = Path(sys.executable).parent
+COMMANDS = (sys.executable, "-m", "fedplus.flower.commands")
+"""Flower's SuperLink and SuperNode, protected."""
+ANY_USER = () if can_identify_users() else ("--allow-any-user",)
+"""For systems on which other users of the machine cannot be told apart."""
 
 
 class LocalDeployment:
@@ -37,11 +43,17 @@ class LocalDeployment:
         folder: For certificates, keys, logs, Flower's database and the models (``state``). What is
             there is used again, so that a deployment goes on where it was.
         extra: Environment variables for all processes.
+        apps: Further apps that parties may run. All others are refused.
     """
 
-    def __init__(self, app: Path, folder: Path, extra: Mapping[str, str] | None = None) -> None:
-        self.app, self.folder = app.resolve(), folder.resolve()
+    def __init__(
+        self, app: Path, folder: Path, extra: Mapping[str, str] | None = None,
+        apps: Sequence[Path] = (),
+    ) -> None:  # fmt: skip
+        self.app, self.folder, self.apps = app.resolve(), folder.resolve(), (app, *apps)
         self.port = free_port()
+        self.runtime_ports: dict[int, int] = {}
+        """Where each party's own processes reach its SuperNode."""
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {
             **os.environ, "FLWR_HOME": str(self.folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0",
@@ -62,7 +74,7 @@ class LocalDeployment:
     def superlink(self) -> None:
         """Start the server's SuperLink and wait until it answers."""
         self.start(
-            "superlink", BIN / "flower-superlink", "--host", HOST, "--port", self.port,
+            "superlink", *COMMANDS, "superlink", *ANY_USER, "--host", HOST, "--port", self.port,
             "--ssl-certfile", self.folder / CERTIFICATE, "--ssl-keyfile", self.folder / KEY,
             "--ssl-ca-certfile", self.folder / AUTHORITY, "--enable-supernode-auth",
             "--database", self.folder / "superlink.db",
@@ -87,16 +99,21 @@ class LocalDeployment:
     def supernode(self, k: int, key: Path, port: int | None = None, **config: Any) -> None:
         """Start a party's SuperNode, and start it again whenever it ends, as systemd would.
 
+        It runs this deployment's apps as they are now, and refuses all others.
+
         Args:
             k: Its ``partition-id``.
             key: Its private key.
             port: Where it finds the server; by default the SuperLink's own.
             config: The rest of its node configuration.
         """
+        self.runtime_ports[k] = free_port()
+        pins = [word for app in self.apps for word in ("--app-hash", app_hash(app))]
         node = [
-            BIN / "flower-supernode", "--superlink", f"{HOST}:{port or self.port}",
+            *COMMANDS, "supernode", *pins, *ANY_USER, "--superlink", f"{HOST}:{port or self.port}",
             "--root-certificates", self.folder / AUTHORITY, "--auth-supernode-private-key", key,
-            "--node-config", _values({"partition_id": k, **config}), "--port", free_port(),
+            "--node-config", _values({"partition_id": k, **config}),
+            "--port", self.runtime_ports[k],
         ]  # fmt: skip
         command = shlex.join(map(str, node))
         self.start(f"node-{k}", "/bin/sh", "-c", f"while true; do {command}; sleep 2; done")

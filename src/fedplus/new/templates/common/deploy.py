@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from fedplus.flower.local import COMPLETED, deployed
+from fedplus.flower.pinning import app_hash
 
 if __name__ == "__main__":
     for closed in (signal.SIGTERM, signal.SIGHUP):  # So that all processes end with this one.
@@ -19,8 +20,10 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--folder", type=Path, default=Path("deployment"))
     given = parser.parse_args()
+    app = Path(__file__).parent
+    print(f"The app's hash, which its parties pin: {app_hash(app)}")
     print(f"Starting a SuperLink and {given.parties} SuperNodes; logs are in {given.folder}")
-    with deployed(Path(__file__).parent, given.folder, given.parties) as here:
+    with deployed(app, given.folder, given.parties) as here:
         status = here.followed(here.run(rounds=given.rounds, least=given.parties))
     print(f"{status}. A report: fedplus report {given.folder / 'state' / 'fedapp' / 'server'}")
     sys.exit(status != COMPLETED)

@@ -23,7 +23,7 @@ def held(node: Mapping[str, Any]) -> Data:
 
     Here: an equal part of scikit-learn's handwritten digits; the last party's images are negatives.
     A real party would read its own files, e.g. from ``node["data"]``, given by
-    ``flower-supernode --node-config 'partition-id=0 data="/srv/data.parquet"'``.
+    ``fedplus-supernode --node-config 'partition-id=0 data="/srv/data.parquet"'``.
     """
     k, parties = int(node["partition-id"]), int(node["num-partitions"])
     digits = load_digits()

@@ -18,7 +18,7 @@ app = ClientApp()
 def train(message: Message, context: Context) -> Message:
     """One round. How much a party does is its own choice: steps, seconds, or both.
 
-    ``flower-supernode --node-config "partition-id=0 num-partitions=3 steps=50 seconds=30.0"``
+    ``fedplus-supernode --node-config "partition-id=0 num-partitions=3 steps=50 seconds=30.0"``
     """
     node: Mapping[str, Any] = context.node_config
     party = Party(message, context)

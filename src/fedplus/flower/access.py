@@ -1,0 +1,128 @@
+"""Restricts a SuperLink or SuperNode to the user who runs it.
+
+Flower 1.41 and 1.42 ask local callers for no credentials. Whoever reaches a SuperLink's port can start
+a run, and whoever reaches a SuperNode's port can take its tasks and read its state. Linux knows which
+user owns the other end of a local connection, so every request is checked for that. The fleet interface
+is left to Flower, which checks the signature of each registered party.
+"""
+
+import ipaddress
+import os
+import sys
+from logging import WARNING
+from pathlib import Path
+
+import uvicorn
+from flwr.common import log
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+from fedplus._check import require
+
+FLEET = "/v1/fleet/"
+TCP, TCP6 = Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6")
+ESTABLISHED = b"01"
+LOCAL, REMOTE, STATE, UID, INODE = 1, 2, 3, 7, 9
+"""Columns of these tables, see proc_pid_net(5)."""
+TRIES = 5
+"""The kernel hands a table out page by page, so a busy one may lack a row once."""
+
+Address = tuple[str, int]
+
+
+def restrict_to_owner() -> None:
+    """Make every HTTP server of this process refuse other users, but for the fleet interface.
+
+    Raises:
+        SettingError: This system does not tell who opened a connection, or Uvicorn has changed.
+    """
+    require(
+        can_identify_users(), "the operating system", sys.platform, "Linux with /proc",
+        "Elsewhere any local user could start code; --allow-any-user accepts that.",
+    )  # fmt: skip
+    load = getattr(uvicorn.Config, "load", None)
+    require(
+        callable(load), "uvicorn", uvicorn.__version__, "a version with Config.load",
+        "Install the versions in fedplus's constraints.txt.",
+    )  # fmt: skip
+    owner = os.geteuid()
+
+    def load_restricted(config: uvicorn.Config) -> None:
+        load(config)  # type: ignore[misc]
+        # Outermost, where the client's address is not yet taken from X-Forwarded-For.
+        config.loaded_app = OwnerOnly(config.loaded_app, owner)
+
+    uvicorn.Config.load = load_restricted  # type: ignore[method-assign]
+
+
+def can_identify_users() -> bool:
+    """Return whether this system tells which user has opened a local connection."""
+    return TCP.exists()
+
+
+class OwnerOnly:
+    """ASGI middleware that answers 403 to requests of other users.
+
+    Args:
+        app: The application to protect.
+        owner: The user id whose requests are let through.
+    """
+
+    def __init__(self, app: ASGIApp, owner: int) -> None:
+        self.app, self.owner = app, owner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] == "lifespan" or scope["path"].startswith(FLEET):
+            await self.app(scope, receive, send)
+            return
+        user = connection_owner(scope["client"], scope["server"])
+        if user == self.owner:
+            await self.app(scope, receive, send)
+            return
+        caller = "a user of another machine" if user is None else f"uid {user}"
+        said = f"Only the user of this process (uid {self.owner}) may do this, got {caller}."
+        log(WARNING, "Refused %s: %s", scope["path"], said)
+        refusal = JSONResponse({"detail": said}, 403)
+        await (WebSocketClose() if scope["type"] == "websocket" else refusal)(scope, receive, send)
+
+
+def connection_owner(client: Address | None, server: Address | None) -> int | None:
+    """Return the id of the local user who opened a connection.
+
+    Args:
+        client: Address and port of the end that opened it.
+        server: Address and port of the end that accepted it.
+
+    Returns:
+        The user id, or None if the other end is not an open socket of this machine.
+    """
+    if client is None or server is None:
+        return None
+    wanted = set(zip(_table_entries(client), _table_entries(server), strict=False))
+    for _ in range(TRIES):
+        for table in (TCP, TCP6):
+            for line in table.read_bytes().splitlines() if table.exists() else ():
+                row = line.split()
+                if (row[LOCAL], row[REMOTE]) in wanted:
+                    # A closed socket keeps a row without an inode; older kernels give it to root.
+                    is_open = row[STATE] == ESTABLISHED and int(row[INODE])
+                    return int(row[UID]) if is_open else None
+    return None
+
+
+def _table_entries(address: Address) -> list[bytes]:
+    """Return an address as the kernel's tables write it; an IPv4 address may be in both tables."""
+    try:
+        ip = ipaddress.IPv6Address(address[0])
+        ip4 = ip.ipv4_mapped
+    except ValueError:
+        ip4 = ipaddress.IPv4Address(address[0])
+        ip = ipaddress.IPv6Address(f"::ffff:{ip4}")
+    return [_table_entry(one.packed, address[1]) for one in (ip, ip4) if one is not None]
+
+
+def _table_entry(packed: bytes, port: int) -> bytes:
+    words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
+    return f"{''.join(f'{word:08X}' for word in words)}:{port:04X}".encode()
