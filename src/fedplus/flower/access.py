@@ -23,8 +23,6 @@ from fedplus._check import require
 FLEET = "/v1/fleet/"
 TCP, TCP6 = Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6")
 ESTABLISHED = b"01"
-LOCAL, REMOTE, STATE, UID, INODE = 1, 2, 3, 7, 9
-"""Columns of these tables, see proc_pid_net(5)."""
 TRIES = 5
 """The kernel hands a table out page by page, so a busy one may lack a row once."""
 
@@ -100,19 +98,21 @@ def connection_owner(client: Address | None, server: Address | None) -> int | No
     """
     if client is None or server is None:
         return None
-    wanted = set(zip(_table_entries(client), _table_entries(server), strict=False))
+    pairs = zip(_entries(client), _entries(server), strict=True)
+    rows = [b": %b %b " % pair for pair in pairs]
     for _ in range(TRIES):
         for table in (TCP, TCP6):
-            for line in table.read_bytes().splitlines() if table.exists() else ():
-                row = line.split()
-                if (row[LOCAL], row[REMOTE]) in wanted:
-                    # A closed socket keeps a row without an inode; older kernels give it to root.
-                    is_open = row[STATE] == ESTABLISHED and int(row[INODE])
-                    return int(row[UID]) if is_open else None
+            content = table.read_bytes() if table.exists() else b""
+            found = [at for at in map(content.find, rows) if at >= 0]
+            if found:
+                # Columns, after the two addresses: state, queues, timer, retries, user, timeout, inode.
+                state, _, _, _, user, _, inode = content[found[0] :].split(None, 10)[3:10]
+                # A closed socket keeps a row without an inode; older kernels give it to root.
+                return int(user) if state == ESTABLISHED and int(inode) else None
     return None
 
 
-def _table_entries(address: Address) -> list[bytes]:
+def _entries(address: Address) -> list[bytes]:
     """Return an address as the kernel's tables write it; an IPv4 address may be in both tables."""
     try:
         ip = ipaddress.IPv6Address(address[0])
@@ -120,9 +120,9 @@ def _table_entries(address: Address) -> list[bytes]:
     except ValueError:
         ip4 = ipaddress.IPv4Address(address[0])
         ip = ipaddress.IPv6Address(f"::ffff:{ip4}")
-    return [_table_entry(one.packed, address[1]) for one in (ip, ip4) if one is not None]
+    return [_entry(one.packed, address[1]) for one in (ip, ip4) if one is not None]
 
 
-def _table_entry(packed: bytes, port: int) -> bytes:
+def _entry(packed: bytes, port: int) -> bytes:
     words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
     return f"{''.join(f'{word:08X}' for word in words)}:{port:04X}".encode()

@@ -1,0 +1,78 @@
+"""Certificates renewed as docs/deployment.md says, while parties are connected: real processes."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from command import environment
+from fedplus.flower.local import COMPLETED, LocalDeployment
+from fedplus.flower.processes import descendants, line_of
+from fedplus.new import write_app
+
+PARTIES = 2
+
+
+@pytest.fixture
+def app(tmp_path):
+    write_app(tmp_path / "meters", "numpy")
+    return tmp_path / "meters"
+
+
+def make_certificates(app, *options):
+    subprocess.run(
+        [sys.executable, "certificates.py", "server.example.org", *options], cwd=app,
+        env=environment(), check=True, capture_output=True,
+    )  # fmt: skip
+
+
+def supernodes(here):
+    """The process ids of the parties' SuperNodes."""
+    return [
+        pid for k in range(PARTIES) for pid in descendants(here.processes[f"node-{k}"].pid)
+        if "--superlink" in line_of(pid)
+        and "/bin/sh" not in line_of(pid)
+    ]  # fmt: skip
+
+
+@pytest.mark.long
+def test_parties_stay_connected_when_certificates_are_renewed(app, tmp_path):
+    make_certificates(app, "--parties", str(PARTIES))
+    folder = tmp_path / "deployment"
+    shutil.copytree(app / "certificates", folder)
+    here = LocalDeployment(app, folder, {"JAX_PLATFORMS": "cpu"})
+    try:
+        here.superlink()
+        keys = [here.key(k) for k in range(PARTIES)]
+        for k in range(PARTIES):
+            here.supernode(k, keys[k], num_partitions=PARTIES)
+        train(here, rounds=1)
+
+        make_certificates(app, "--parties", "0", "--folder", "certificates-2")  # Step 1.
+        both = [app / name / "ca.crt" for name in ("certificates", "certificates-2")]
+        (folder / "ca.crt").write_bytes(b"".join(path.read_bytes() for path in both))  # Step 2.
+        for k in range(PARTIES):
+            here.stop(f"node-{k}")
+            here.supernode(k, keys[k], num_partitions=PARTIES)
+        train(here, rounds=2)
+        before = supernodes(here)
+
+        for name in ("server.pem", "server.key"):  # Step 3.
+            shutil.copy(app / "certificates-2" / name, folder / name)
+        here.stop("superlink")
+        here.superlink()
+        train(here, rounds=3)
+        assert supernodes(here) == before  # The parties were not restarted.
+        assert len(before) == PARTIES
+    finally:
+        here.close()
+
+
+def train(here, rounds):
+    """Go on until so many rounds are done in all, with every party in each."""
+    run = here.run(rounds=rounds, least=PARTIES)
+    here.wait(lambda: here.status(run).startswith("finished"), "the run", 500)
+    assert here.status(run) == COMPLETED
+    server = here.folder / "state" / "meters" / "server"
+    assert len((server / "rounds.jsonl").read_text().splitlines()) == rounds
