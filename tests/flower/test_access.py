@@ -1,14 +1,14 @@
 """Only the user of a SuperLink or SuperNode may give it orders; real processes of two users."""
 
+import os
 import socket
+import subprocess
 
 import pytest
 from stranger import NOBODY, Stranger, needs_root
 
 from deployment import APP
-from fedplus.flower.local import CONNECTION
-
-pytestmark = needs_root
+from fedplus.flower.local import COMMANDS, CONNECTION
 
 POST = """
 import sys, ssl, socket
@@ -36,6 +36,7 @@ def stranger(deployment):
     made.close()
 
 
+@needs_root
 def test_another_user_of_the_server_cannot_give_orders(deployment, stranger, tmp_path):
     for command in (
         ["run", ".", CONNECTION], ["list", CONNECTION], ["federation", "list", CONNECTION],
@@ -61,6 +62,7 @@ def test_another_user_of_the_server_cannot_give_orders(deployment, stranger, tmp
     assert not said.startswith("HTTP/1.1 403")
 
 
+@needs_root
 def test_a_forged_address_does_not_help(deployment, stranger):
     """Uvicorn believes ``X-Forwarded-For`` of a local connection; the guard must not."""
     with socket.create_connection(("127.0.0.1", deployment.port)) as own:
@@ -75,12 +77,33 @@ def test_a_forged_address_does_not_help(deployment, stranger):
     assert_refused(said)
 
 
+@needs_root
 def test_another_user_of_a_party_cannot_take_its_tasks(deployment, stranger):
     deployment.supernode(0, deployment.key(0), num_partitions=1)
     port = deployment.runtime_ports[0]
     deployment.wait(lambda: "SuperNode ID" in deployment.log("node-0"), "the party")
     for path in ("/v1/runtime/acquire-task", "/v1/runtime/pull-task-input", "/docs"):
         assert_refused(stranger.python(POST, port, path, "-", "-"))
+
+
+def test_a_deployment_is_readable_by_its_owner_only(deployment):
+    deployment.superlink()
+    assert deployment.folder.stat().st_mode & 0o777 == 0o700
+    for name in ("superlink.db", "server.key"):
+        assert (deployment.folder / name).stat().st_mode & 0o077 == 0, name
+
+
+def test_a_second_way_in_is_refused():
+    """Flower's older interface is another port, without any check."""
+    done = subprocess.run(
+        [*COMMANDS, "superlink"], env={**os.environ, "FLWR_INTERNAL_GRPC_CONTROL_API": "1"},
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        "fedplus-superlink: FLWR_INTERNAL_GRPC_CONTROL_API must be unset, got 1."
+    )
 
 
 def assert_refused(answer):

@@ -73,7 +73,7 @@ def start_nginx(here, app, port):
         assert answer("/v1/control/start-run") == 403
         assert answer("/v1/fleet/pull-messages") != 403
         own = client.post(f"https://127.0.0.1:{here.port}/v1/control/list-runs").status_code
-        assert own != 403  # Which is why it must not be reached from outside.
+        assert own != 403  # The SuperLink itself lets in the user who runs it.
 
 
 def reached(ask):

@@ -51,7 +51,7 @@ def restrict_to_owner() -> None:
         # Outermost, where the client's address is not yet taken from X-Forwarded-For.
         config.loaded_app = OwnerOnly(config.loaded_app, owner)
 
-    uvicorn.Config.load = load_restricted  # type: ignore[method-assign]
+    setattr(uvicorn.Config, "load", load_restricted)  # noqa: B010
 
 
 def can_identify_users() -> bool:

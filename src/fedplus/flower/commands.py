@@ -8,8 +8,10 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from logging import WARNING
 
 import flwr
+from flwr.common import log
 from flwr.common.constant import FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_GRPC_FLEET_API
 
 from fedplus._check import SettingError, require
@@ -33,8 +35,7 @@ def superlink() -> None:
                 "unset",
                 "It opens another port.",
             )
-        if not given.allow_any_user:
-            restrict_to_owner()
+        _restrict(given)
     from flwr.superlink.cli import flower_superlink
 
     _hand_over(flower_superlink, "flower-superlink", rest)
@@ -53,8 +54,7 @@ def supernode() -> None:
         from fedplus.flower.pinning import pin_apps
 
         pin_apps(given.app_hash)
-        if not given.allow_any_user:
-            restrict_to_owner()
+        _restrict(given)
     from flwr.supernode.cli import flower_supernode
 
     _hand_over(flower_supernode, "flower-supernode", rest)
@@ -84,6 +84,15 @@ class _OneLine:
     def __exit__(self, _: object, error: object, __: object) -> None:
         if isinstance(error, SettingError):
             self.parser.exit(2, f"{self.parser.prog}: {error}\n")
+
+
+def _restrict(given: argparse.Namespace) -> None:
+    if given.allow_any_user:
+        log(
+            WARNING, "--allow-any-user: every user of this machine can give orders to this process."
+        )
+    else:
+        restrict_to_owner()
 
 
 def _require_checked_flower() -> None:

@@ -41,7 +41,7 @@ class LocalDeployment:
     Args:
         app: The folder of a Flower app.
         folder: For certificates, keys, logs, Flower's database and the models (``state``). What is
-            there is used again, so that a deployment goes on where it was.
+            there is used again, so that a deployment goes on where it was. Only its owner can read it.
         extra: Environment variables for all processes.
         apps: Further apps that parties may run. All others are refused.
     """
@@ -63,6 +63,7 @@ class LocalDeployment:
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **(extra or {}),
         }  # fmt: skip
         (self.folder / "flwr").mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
         if not (self.folder / AUTHORITY).exists():
             write_certificates(self.folder, ["localhost", HOST])
         (self.folder / "flwr" / "config.toml").write_text(
@@ -163,7 +164,7 @@ class LocalDeployment:
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [*map(str, command)], env=self.environment, stdout=log,
-                stderr=subprocess.STDOUT, start_new_session=True,
+                stderr=subprocess.STDOUT, start_new_session=True, umask=0o077,
             )  # fmt: skip
 
     def log(self, name: str) -> str:
