@@ -12,23 +12,31 @@ import pytest
 from fedplus.flower.local import BIN, CONNECTION
 
 NOBODY = 65534
-AS_NOBODY = (
-    "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
-    "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search",
-)  # fmt: skip
-"""The capability to read any file lets nobody use a Python that is installed in root's home."""
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 
 
+def as_user(uid):
+    """Return a command prefix that runs a command as another user.
+
+    The capability to read any file lets that user run a Python that is installed in root's home.
+    """
+    return (
+        "setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups",
+        "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search",
+    )  # fmt: skip
+
+
 class Stranger:
-    """Runs commands as the user ``nobody``, in a folder of that user, with the deployment's address.
+    """Runs commands as another user, in a folder of that user, with the deployment's address.
 
     Args:
         deployment: Whose address and authority the stranger knows; both are public.
         app: A folder with an app, of which the stranger gets a copy.
+        uid: The user's id.
     """
 
-    def __init__(self, deployment, app):
+    def __init__(self, deployment, app, uid=NOBODY):
+        self.uid = uid
         self.folder = Path(tempfile.mkdtemp(prefix="stranger-"))
         shutil.copytree(app, self.folder / "app")
         shutil.copy(deployment.folder / "ca.crt", self.folder)
@@ -38,7 +46,7 @@ class Stranger:
             f'root-certificates = "{self.folder / "ca.crt"}"\n'
         )
         for path in (self.folder, *self.folder.rglob("*")):
-            os.chown(path, NOBODY, NOBODY)
+            os.chown(path, uid, uid)
 
     def flwr(self, *arguments):
         """Run Flower's command line; return its exit status and output in one line."""
@@ -55,7 +63,7 @@ class Stranger:
             "FLWR_DISABLE_UPDATE_CHECK": "1",
         }  # fmt: skip
         done = subprocess.run(
-            [*AS_NOBODY, *map(str, command)], cwd=self.folder / "app", env=environment,
+            [*as_user(self.uid), *map(str, command)], cwd=self.folder / "app", env=environment,
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         return done.returncode, " ".join((done.stdout + done.stderr).split())

@@ -5,9 +5,10 @@ import socket
 import subprocess
 
 import pytest
-from stranger import NOBODY, Stranger, needs_root
+from stranger import NOBODY, Stranger, as_user, needs_root
 
 from deployment import APP
+from fedplus.flower import local
 from fedplus.flower.local import COMMANDS, CONNECTION
 
 POST = """
@@ -60,6 +61,27 @@ def test_another_user_of_the_server_cannot_give_orders(deployment, stranger, tmp
     status, said = stranger.python(POST, deployment.port, "/v1/fleet/activate-node", ca, "-")
     assert status == 0
     assert not said.startswith("HTTP/1.1 403")
+
+
+@needs_root
+def test_an_unprivileged_service_user_gives_orders_and_root_does_not(deployment, monkeypatch):
+    """As in the generated unit: the SuperLink runs as a user of its own."""
+    service = 65533
+    for name in ("ca.crt", "server.pem", "server.key"):
+        os.chown(deployment.folder / name, service, service)
+    for folder in (deployment.folder, deployment.folder / "flwr"):
+        os.chown(folder, service, service)
+    monkeypatch.setattr(local, "COMMANDS", (*as_user(service), *COMMANDS))
+    deployment.superlink()
+    own = Stranger(deployment, APP, service)
+    try:
+        status, said = own.flwr("run", ".", CONNECTION)
+        assert status == 0, said
+        assert "Successfully started run" in said
+    finally:
+        own.close()
+    with pytest.raises(RuntimeError, match=r"uid 65533\) may do this, got uid 0"):
+        deployment.flwr("list", CONNECTION)
 
 
 @needs_root

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from stranger import AS_NOBODY, NOBODY, needs_root
+from stranger import NOBODY, as_user, needs_root
 
 from fedplus.flower.access import connection_owner
 
@@ -61,7 +61,7 @@ def test_another_users_connection_has_that_users_id():
     )
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-        command = [*AS_NOBODY, sys.executable, "-c", code, port]
+        command = [*as_user(NOBODY), sys.executable, "-c", code, port]
         with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
             accepted, client = server.accept()
             with accepted:
