@@ -204,8 +204,7 @@ class Party:
             found.round == self.round or short(identity_of(found.settings["secret"])) in others
         )
         require(
-            not is_used, "the party's folder", f"{self._folder}, which node {node} uses",
-            f"one that only node {self._context.node_id} uses",
+            not is_used, "the party's folder", f"one that node {node} uses ({self._folder})", "its own",
             "Give each party a partition-id or a FEDPLUS_STATE of its own. If node "
             f"{node} was this party before its key was replaced, stop its SuperNode: once the server "
             "no longer sees it, this one goes on from its model.",
