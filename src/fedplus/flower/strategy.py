@@ -1,6 +1,7 @@
 """The server's side of Algorithm 1, as a Flower strategy."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from logging import INFO, WARNING
 from pathlib import Path
@@ -352,9 +353,12 @@ class FedPlus(Strategy):
 
 
 def _averaged(good: list[Reply]) -> dict[str, float]:
-    """The mean over the parties of each number that all of them report."""
-    shared = set.intersection(*(set(reply.metrics) for reply in good))
-    return {f"mean-{n}": float(np.mean([r.metrics[n] for r in good])) for n in sorted(shared)}
+    """Return the mean of each metric that most parties report, over those that report it."""
+    reports = Counter(name for reply in good for name in reply.metrics)
+    shared = sorted(name for name, count in reports.items() if 2 * count > len(good))
+    return {
+        f"mean-{n}": float(np.mean([r.metrics[n] for r in good if n in r.metrics])) for n in shared
+    }
 
 
 def _described(method: algorithm.FedPlus, score: tuple[str, str]) -> dict[str, Any]:
