@@ -135,8 +135,9 @@ def test_memory_stays_flat_under_a_stream_of_malformed_replies():
     finally:
         logging.getLogger("flwr").setLevel(logging.INFO)
     assert len(strategy.dropped) == 1000
-    grown = memory[-1] - memory[5]
-    assert grown < 20, f"{grown:.0f} MB more after {PARTIES * STREAM} replies"
+    begun = 20  # By then JAX has compiled its programs.
+    grown = memory[-1] - memory[begun]
+    assert grown < 10, f"{grown:.0f} MB more after {PARTIES * (STREAM - begun)} replies"
 
 
 def resident():
