@@ -125,7 +125,7 @@ def _metrics(message: Message) -> tuple[dict[str, float], tuple[str, ...]]:
         if wrong:
             ignored.append(shortened(f"{name!r} {wrong}"))
         else:
-            good[name] = float(value)
+            good[name] = float(value)  # type: ignore[arg-type]
     return good, tuple(ignored)
 
 
