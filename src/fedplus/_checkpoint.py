@@ -1,11 +1,12 @@
-"""A run's state on disk: one safetensors file a checkpoint, written whole or not at all.
+"""Checkpoints: the state of a run in a safetensors file, written whole or not at all.
 
-The file's header carries a JSON text: the format, the round, the settings of the run, and a checksum of
-everything else. The last two are kept.
+The header of the file holds a JSON text with the format, the round and the settings of the run, and the
+SHA-256 of the whole file, computed with 64 zeros in its own place. The last two files are kept.
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +15,18 @@ import numpy as np
 
 from fedplus._check import SettingError
 from fedplus._types import Host
-from fedplus._write import write_atomically
+from fedplus._write import make_folder, write_atomically
 
-FORMAT = "fedplus-checkpoint-1"
+FORMAT = "fedplus-checkpoint-2"
+WITHOUT_HEADER = "fedplus-checkpoint-1"
+"""The format before: its checksum does not cover the header. It is read, and never written."""
 KEEP = 2
+ABOUT, DIGEST = "fedplus", "fedplus-sha256"
+"""Names in the header."""
+BLANK = "0" * 64
+"""What stands in the place of the checksum while it is computed."""
+FIELD = re.compile(f'"{DIGEST}":"([0-9a-f]{{64}})"'.encode())
+CHUNK = 1 << 20
 
 
 class Checkpoint(NamedTuple):
@@ -37,18 +46,18 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     """
     from safetensors.numpy import save as to_bytes
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for unfinished in folder.glob(".round-*.tmp"):  # Of a process that was killed while it saved.
         unfinished.unlink(missing_ok=True)
     arrays = {name: np.asarray(a, order="C") for name, a in checkpoint.arrays.items()}
-    told = {
-        "format": FORMAT,
-        "round": checkpoint.round,
-        "settings": checkpoint.settings,
-        "sha256": _digest(arrays),
-    }
+    told = {"format": FORMAT, "round": checkpoint.round, "settings": checkpoint.settings}
+    content = to_bytes(arrays, {ABOUT: json.dumps(told), DIGEST: BLANK})
+    field = FIELD.search(content)
+    assert field is not None
+    digest = hashlib.sha256(content).hexdigest().encode()
     path = folder / f"round-{checkpoint.round:09d}.safetensors"
-    write_atomically(path, to_bytes(arrays, {"fedplus": json.dumps(told)}))
+    view = memoryview(content)
+    write_atomically(path, (view[: field.start(1)], digest, view[field.end(1) :]))
     until = [p for p in saved_in(folder) if round_of(p) <= checkpoint.round]
     for other in saved_in(folder):
         if other not in until[-KEEP:]:
@@ -69,16 +78,23 @@ def load(path: Path) -> Checkpoint:
     from safetensors import SafetensorError, safe_open
 
     try:
+        is_whole = _is_whole(path)
+        if is_whole is False:
+            raise ValueError("its checksum does not fit")
         with safe_open(path, framework="numpy") as file:
-            told = json.loads((file.metadata() or {}).get("fedplus", "{}"))
+            told = json.loads((file.metadata() or {}).get(ABOUT, "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
+        is_ours = told.get("format") == (WITHOUT_HEADER if is_whole is None else FORMAT)
+        if is_ours and is_whole is None and told["sha256"] != _digest(arrays):
+            raise ValueError("its checksum does not fit")
+        if is_ours:
+            return Checkpoint(told["round"], told["settings"], arrays)
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise SettingError(f"{path} is damaged ({error}). {_others(path)}") from error
-    if told.get("format") != FORMAT:
-        raise SettingError(f"{path} is not a checkpoint of fedplus (no {FORMAT!r} in its header).")
-    if told["sha256"] != _digest(arrays):
-        raise SettingError(f"{path} is damaged (its checksum does not fit). {_others(path)}")
-    return Checkpoint(told["round"], told["settings"], arrays)
+    raise SettingError(
+        f"{path} is damaged or not a checkpoint of fedplus (no {FORMAT!r} in its header). "
+        f"{_others(path)}"
+    )
 
 
 def saved_in(folder: Path) -> list[Path]:
@@ -106,18 +122,53 @@ def newest(folder: Path) -> Path:
 
 
 def require_same(checkpoint: Checkpoint, settings: Mapping[str, Any], path: Path) -> None:
-    """Require that the checkpoint was made by a run of the same settings."""
+    """Require that the checkpoint was made by a run of the same settings.
+
+    Raises:
+        SettingError: It was not; the message lists every difference.
+    """
+    changed = differences(checkpoint.settings, settings)
+    if changed:
+        listed = "; ".join(f"its {n} is {was}, this run's is {now}" for n, was, now in changed)
+        raise SettingError(
+            f"{path} is of another run: {listed}. "
+            "Resume with the same settings, or give another folder."
+        )
+
+
+def differences(
+    saved: Mapping[str, Any], settings: Mapping[str, Any]
+) -> list[tuple[str, Any, Any]]:
+    """Return name, saved value and present value of each setting that differs, by name."""
     now = json.loads(json.dumps(settings))
-    for name in sorted(now.keys() | checkpoint.settings.keys()):
-        was, wanted = checkpoint.settings.get(name), now.get(name)
-        if was != wanted:
-            raise SettingError(
-                f"{path} is of another run: its {name} is {was}, this run's is {wanted}. "
-                "Resume with the same settings, or give another folder."
-            )
+    pairs = [(name, saved.get(name), now.get(name)) for name in sorted(now.keys() | saved.keys())]
+    return [(name, was, is_now) for name, was, is_now in pairs if was != is_now]
+
+
+def stable_repr(thing: object) -> str:
+    """Return the representation without memory addresses, which differ between processes."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(thing))
+
+
+def _is_whole(path: Path) -> bool | None:
+    """Whether the file has the checksum that its header states; None if it states none."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 0 < length <= path.stat().st_size - 8:
+            raise ValueError("its header is longer than the file")
+        header = file.read(length)
+        field = FIELD.search(header)
+        if field is None:
+            return None
+        digest = hashlib.sha256(length.to_bytes(8, "little"))
+        digest.update(header[: field.start(1)] + BLANK.encode() + header[field.end(1) :])
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest().encode() == field[1]
 
 
 def _digest(arrays: Mapping[str, Host]) -> str:
+    """Return the checksum of the format before, which covers the arrays only."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())

@@ -1,13 +1,34 @@
-"""How anything reaches the disk."""
+"""Files and folders on disk: written whole or not at all, and readable by their owner only."""
 
 import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+PRIVATE, SHARED = 0o600, 0o666
+"""File modes, before the umask: for models, keys and state; and for what is meant for others too."""
 
-def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write to a temporary file, sync and rename: a reader sees the old file or the new one."""
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents; those that are new can be entered by their owner only."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_atomically(
+    path: Path, content: bytes | Iterable[bytes | memoryview], mode: int = PRIVATE
+) -> None:
+    """Write a temporary file, sync it and rename it: a reader sees the old file or the new one.
+
+    Args:
+        path: The file to write.
+        content: Its bytes, in one piece or in several.
+        mode: ``PRIVATE``, or ``SHARED`` for a file that other users may read.
+    """
     temporary = _temporary(path)
     try:
         _write_synced(temporary, content, mode)
@@ -18,15 +39,24 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
     _sync_folder(path.parent)
 
 
-def write_folder_atomically(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
-    """The same for a folder of files, in the place of one that may be there already."""
+def write_folder_atomically(
+    path: Path, files: Iterable[tuple[str, bytes]], mode: int = PRIVATE
+) -> None:
+    """Write a folder of files in the same way; a folder that is there already is replaced.
+
+    Args:
+        path: The folder.
+        files: The name and the content of each file.
+        mode: Of the files; with ``PRIVATE`` the folder is its owner's only, too.
+    """
     temporary = _temporary(path)
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        temporary.mkdir()
+        folder_mode = 0o700 if mode == PRIVATE else 0o777
+        temporary.mkdir(folder_mode)
         for name, content in files:
-            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
-            _write_synced(temporary / name, content)
+            (temporary / name).parent.mkdir(folder_mode, parents=True, exist_ok=True)
+            _write_synced(temporary / name, content, mode)
         _sync_folder(temporary)
         shutil.rmtree(path, ignore_errors=True)
         temporary.replace(path)
@@ -40,9 +70,9 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
-def _write_synced(path: Path, content: bytes, mode: int = 0o666) -> None:
+def _write_synced(path: Path, content: bytes | Iterable[bytes | memoryview], mode: int) -> None:
     with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-        file.write(content)
+        file.writelines([content] if isinstance(content, bytes) else content)
         file.flush()
         os.fsync(file.fileno())
 

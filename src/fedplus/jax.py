@@ -48,7 +48,8 @@ class Pull(NamedTuple):
     κ and the anchor are part of the state, so that a compiled step serves every round.
 
     Args:
-        optimizer: Optax's. Its learning rate should be the method's η, which sets κ.
+        optimizer: Optax's. Its learning rate should be the method's η, which sets κ. Its state
+            begins afresh where you call ``init``, in each round: a schedule would restart there.
     """
 
     optimizer: optax.GradientTransformation

@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 from jax.tree_util import Partial
 
 from fedplus._check import is_concrete, require, require_number
+from fedplus._schedule import require_no_schedule, require_no_schedule_state
 from fedplus._types import Array, Vector, settings, static
 from fedplus.psi import AbstractPsi
 
@@ -60,7 +61,8 @@ class LocalSolve:
         lam: Where a party starts: 0 at its own model (Fed+), 1 at the global one (FedAvg).
         optimizer: An Optax transformation to take the place of the gradient step; it is begun afresh
             each round, and the same pull follows. ``eta`` then only sets κ, so give it the
-            optimizer's learning rate.
+            optimizer's learning rate. Learning-rate schedules are rejected: they would restart in
+            every round.
 
     Paper: Alg. 1, l. 11–14; Proposition 1.
     """
@@ -79,6 +81,8 @@ class LocalSolve:
             self.lam, "LocalSolve.lam", least=0, most=1,
             advice="λ mixes w_k with w̃ (Alg. 1, l. 12); Fed+ takes 0, FedAvg 1.",
         )  # fmt: skip
+        if self.optimizer is not None:
+            require_no_schedule(self.optimizer, "LocalSolve.optimizer")
         _advise(self.eta, self.sigma)
 
     @property
@@ -114,7 +118,9 @@ class LocalSolve:
             return moved, memory
 
         begin = unravel(start)
-        solved, _ = repeat(step, steps, (begin, optimizer.init(begin)), most_steps(batches))
+        memory = optimizer.init(begin)
+        require_no_schedule_state(memory, "LocalSolve.optimizer")
+        solved, _ = repeat(step, steps, (begin, memory), most_steps(batches))
         return ravel(solved)  # l. 14
 
     def start(self, w_k: Vector, w_global: Vector) -> Vector:

@@ -33,7 +33,7 @@ def test_malformed_replies_are_dropped_with_a_reason_and_the_others_train(deploy
     expected = in_process(tmp_path / "here", rounds=len(REASONS), parties=3, **faulty)
     np.testing.assert_allclose(told["w_global"], expected.state.w_global, atol=1e-6)
     trained = np.abs(told["models"]).max(axis=1) > 0.1
-    assert sorted(trained) == [False, True, True]
+    assert trained.tolist() == [True, True]  # Party 2 has never sent a model that was taken.
 
 
 def test_a_party_that_lies_does_not_harm_the_honest_ones(deployment, tmp_path):

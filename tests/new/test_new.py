@@ -68,7 +68,7 @@ def test_it_trains_in_process_and_its_own_tests_pass(made, framework):
     folder = lines[-1].removeprefix("A report: fedplus report ")
     fedplus("report", folder, cwd=made)
     assert (made / folder / "report.html").is_file()
-    assert "3 passed" in run(made, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert "4 passed" in run(made, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
 @pytest.mark.parametrize(

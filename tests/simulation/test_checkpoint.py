@@ -195,7 +195,7 @@ def test_a_foreign_file_is_told(folder):
     from safetensors.numpy import save_file
 
     save_file({"weight": np.zeros(3)}, folder / "round-000000099.safetensors")
-    with pytest.raises(fp.SettingError, match="is not a checkpoint of fedplus"):
+    with pytest.raises(fp.SettingError, match="not a checkpoint of fedplus"):
         resumed(folder)
 
 

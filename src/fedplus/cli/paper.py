@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from fedplus._check import known, require
-from fedplus._write import write_atomically
+from fedplus._write import SHARED, write_atomically
 from fedplus.cli.studied import StoppedError
 from fedplus.methods import method
 
@@ -82,7 +82,7 @@ def _written(study: Any, asked: Any, results: Path | None) -> None:
         place.mkdir(parents=True, exist_ok=True)
     for name, content in study.collect(asked).items():
         for place in places:
-            write_atomically(place / name, content.encode())
+            write_atomically(place / name, content.encode(), SHARED)
     for place in places:
         drawn(study, place)
     for text in study.blocks(kept).values():

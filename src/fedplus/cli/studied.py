@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import typer
 
 from fedplus._check import SettingError, require
-from fedplus._write import write_atomically
+from fedplus._write import SHARED, make_folder, write_atomically
 from fedplus.experiments.asked import asked, from_file
 from fedplus.experiments.compiled import keep_compiled
 from fedplus.experiments.defaults import filled
@@ -55,7 +55,7 @@ class Output(NamedTuple):
             for suffix, made in (
                 ("csv", formats.comma_separated), ("md", formats.markdown), ("tex", formats.latex)
             ):  # fmt: skip
-                write_atomically(folder / f"table.{suffix}", made(table).encode())
+                write_atomically(folder / f"table.{suffix}", made(table).encode(), SHARED)
         if self.as_json:
             told = {
                 "folder": str(folder), "report": str(report),
@@ -152,7 +152,7 @@ def _new_folder(spec: Spec, target: str, out: Path | None) -> Path:
             "a folder that is new or empty",
             "Give another, or go on with --resume." if (out / SPEC).is_file() else "Give another.",
         )  # fmt: skip
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         if not os.access(out, os.W_OK):
             raise PermissionError("it cannot be written")
     except OSError as error:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedplus._check import SettingError, require
 from fedplus._types import Host
-from fedplus._write import write_atomically
+from fedplus._write import SHARED, write_atomically
 from fedplus.data.card import counts
 from fedplus.data.federation import Federation
 
@@ -43,7 +43,7 @@ def draw(federation: Federation, path: Path) -> Path:
     kind, drawn = path.suffix[1:], io.BytesIO()
     metadata = {"Software": None} if kind == "png" else {}
     figure.savefig(drawn, format=kind, dpi=110, metadata=metadata)
-    write_atomically(path, drawn.getvalue())
+    write_atomically(path, drawn.getvalue(), SHARED)
     return path
 
 

@@ -35,6 +35,8 @@ def keep_lines(path: Path, done: int) -> list[dict[str, Any]]:
         lines = parsed(content, path)[0]
     except (FileNotFoundError, SettingError):
         content, lines = b"", []
+    if not all(isinstance(line, dict) and isinstance(line.get("round"), int) for line in lines):
+        lines = []
     kept = [line for line in lines if line["round"] <= done]
     written = content.splitlines(keepends=True)[: len(kept)]
     write_atomically(path, b"".join(written))

@@ -11,7 +11,7 @@ from fedplus import presets
 from fedplus._check import SettingError
 from fedplus._checkpoint import rounds_saved
 from fedplus._types import Host
-from fedplus._write import write_atomically
+from fedplus._write import make_folder, write_atomically
 from fedplus.algorithm import AbstractAlgorithm, FedPlus
 from fedplus.data.federation import Federation
 from fedplus.experiments.build import arguments_of, federation_of, method_of, model_of, natural
@@ -102,7 +102,7 @@ def run_all(
         tracker(name)  # Refused before anything is trained.
     places = folders_of(spec, folder)
     ready: Prepared | None = prepared(spec, spec.seeds[0], source)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     if len(places) > 1:
         assert ready is not None
         write_atomically(folder / SPEC, to_toml(ready.spec).encode())
@@ -138,7 +138,7 @@ def run_one(
     make_room()
     spec = ready.spec.one(number, seed)
     algorithm, label = ready.methods[number], str(spec.methods[0].label)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with held(folder):
         done = rounds_saved(folder / CHECKPOINT) if resume else 0
         known = _earlier(folder) if done else None

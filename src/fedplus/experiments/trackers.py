@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedplus._check import SettingError, known
+from fedplus._write import write_atomically
 from fedplus.experiments.spec import Spec
 
 GROUP = "fedplus.trackers"
@@ -93,7 +94,7 @@ class MLflow:
         (method,), (seed,) = spec.methods, spec.seeds
         run = self._client.create_run(experiment, run_name=f"{method.label} seed {seed}")
         self._run, self._last = run.info.run_id, -1
-        kept.write_text(self._run + "\n")
+        write_atomically(kept, f"{self._run}\n".encode())
         settings = {f"method.{k}": v for k, v in method.settings.items()}
         train = spec.train.model_dump(exclude_none=True)
         for key, value in {"method": method.name, "seed": seed, **settings, **train}.items():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedplus._types import Host
-from fedplus._write import write_atomically, write_folder_atomically
+from fedplus._write import make_folder, write_atomically, write_folder_atomically
 from fedplus.data.federation import Federation
 from fedplus.experiments.environment import environment
 from fedplus.experiments.files import append_line, keep_lines, write_json
@@ -47,7 +47,7 @@ class Writer:
             "rounds": spec.train.rounds, "score_name": task.score_name, "better": task.better,
         }  # fmt: skip
         self._status = Status(folder, about)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_atomically(folder / SPEC, to_toml(spec).encode())
         write_json(folder / ENV, environment() | self._first_command())
         self._begin_rounds(done)

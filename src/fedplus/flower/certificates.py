@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedplus._check import require, require_whole
-from fedplus._write import write_atomically
+from fedplus._write import SHARED, write_atomically
 
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
 SECRET = 0o600
@@ -69,8 +69,8 @@ def write_certificates(folder: Path, hosts: Sequence[str], days: int = 90) -> No
         .sign(authority_key, hashes.SHA256())
     )
     write_atomically(folder / KEY, _private(server_key, serialization.PrivateFormat.PKCS8), SECRET)
-    write_atomically(folder / CERTIFICATE, server.public_bytes(serialization.Encoding.PEM))
-    write_atomically(folder / AUTHORITY, root.public_bytes(serialization.Encoding.PEM))
+    write_atomically(folder / CERTIFICATE, server.public_bytes(serialization.Encoding.PEM), SHARED)
+    write_atomically(folder / AUTHORITY, root.public_bytes(serialization.Encoding.PEM), SHARED)
 
 
 def write_key(path: Path) -> None:
@@ -81,7 +81,7 @@ def write_key(path: Path) -> None:
     public = key.public_key().public_bytes(
         serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
-    write_atomically(public_of(path), public)
+    write_atomically(public_of(path), public, SHARED)
 
 
 def public_of(path: Path) -> Path:

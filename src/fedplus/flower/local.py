@@ -13,6 +13,7 @@ from typing import Any
 
 from flwr.common.constant import PUBLIC_KEY_ALREADY_IN_USE_MESSAGE
 
+from fedplus._write import PRIVATE, make_folder
 from fedplus.flower.access import can_identify_users
 from fedplus.flower.certificates import (
     AUTHORITY,
@@ -28,6 +29,8 @@ from fedplus.flower.processes import HOST, descendants, end, free_port, kill, re
 CONNECTION = "here"
 """How the ``flwr`` command calls this deployment."""
 COMPLETED = "finished:completed"
+UMASK = 0o077
+"""Of all processes: databases and logs are for their owner only."""
 BIN = Path(sys.executable).parent
 COMMANDS = (sys.executable, "-m", "fedplus.flower.commands")
 """Flower's SuperLink and SuperNode, protected."""
@@ -62,8 +65,7 @@ class LocalDeployment:
             "FEDPLUS_STATE": str(self.folder / "state"),
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **(extra or {}),
         }  # fmt: skip
-        (self.folder / "flwr").mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o700)
+        make_folder(self.folder / "flwr")
         if not (self.folder / AUTHORITY).exists():
             write_certificates(self.folder, ["localhost", HOST])
         (self.folder / "flwr" / "config.toml").write_text(
@@ -153,7 +155,7 @@ class LocalDeployment:
         """Flower's command; what it says."""
         done = subprocess.run(
             [str(BIN / "flwr"), *map(str, arguments)], env=self.environment, capture_output=True,
-            text=True, timeout=120, check=False,
+            text=True, timeout=120, check=False, umask=UMASK,
         )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"flwr {arguments[0]} failed: {done.stdout}{done.stderr}")
@@ -161,10 +163,11 @@ class LocalDeployment:
 
     def start(self, name: str, *command: Any) -> None:
         """Start a process; what it writes goes to a log of that name."""
-        with (self.folder / f"{name}.log").open("ab") as log:
+        path = self.folder / f"{name}.log"
+        with open(path, "ab", opener=lambda p, flags: os.open(p, flags, PRIVATE)) as log:
             self.processes[name] = subprocess.Popen(
                 [*map(str, command)], env=self.environment, stdout=log,
-                stderr=subprocess.STDOUT, start_new_session=True, umask=0o077,
+                stderr=subprocess.STDOUT, start_new_session=True, umask=UMASK,
             )  # fmt: skip
 
     def log(self, name: str) -> str:

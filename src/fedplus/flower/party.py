@@ -1,6 +1,7 @@
 """A party's side of a round: lines 5 to 9 and 11 to 14 of Algorithm 1, around the user's own steps."""
 
 import re
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,23 +11,28 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from fedplus._check import require, require_number, require_whole
-from fedplus._checkpoint import Checkpoint, save
+from fedplus._checkpoint import Checkpoint, round_of, save, saved_in
 from fedplus._types import Host
+from fedplus._write import make_folder
+from fedplus.experiments.lock import PartyLock
 from fedplus.flower.kept import last_good, state_folder
 from fedplus.flower.records import (
     ARRAYS,
     CONFIG,
     FEDERATION,
     METRICS,
+    OTHERS,
     ROUND,
+    SECRET,
     Shapes,
     from_record,
+    identity_of,
+    short,
     to_record,
 )  # fmt: skip
 from fedplus.flower.rule import of_method, of_server
 
 OWN, EXTRA = "w", "extra/"
-STATE = "fedplus"
 
 
 class Party:
@@ -46,7 +52,8 @@ class Party:
 
     Args:
         message: The server's. With it come η, σ, λ and ψ of the method.
-        context: Flower's; w_k is kept in it between rounds.
+        context: Flower's, for the node's id and configuration. w_k is not put into it: Flower would
+            copy it to where others may read it.
         folder: Where w_k is kept over restarts; by default a folder of the node's own in
             ``fedplus.flower.state_folder()``.
         method: The method again, where its ψ is of your own making and cannot be sent.
@@ -54,6 +61,13 @@ class Party:
     A model of another federation, or none, means that the party is new: it starts from w̃. A round
     that is asked for again, by a server that was killed before it had the reply, starts where it
     started the first time.
+
+    With its model the party keeps a random secret, which it sends to the server with each reply. So a
+    party whose key was replaced, which has another node id then, is known to be the same.
+
+    Raises:
+        SettingError: The message is of no server of fedplus, nothing in the folder can be read, or
+            another party uses the folder.
     """
 
     def __init__(
@@ -77,7 +91,10 @@ class Party:
         self._rule = of_server(config, self._shapes.layout) if method is None else of_method(method)
         top = Path(folder) if folder is not None else _own_folder(context)
         self._folder = top / self._federation
-        own, self.extra = self._restored()
+        make_folder(self._folder)
+        self._lock = PartyLock(self._folder, context.node_id)
+        self._secret = secrets.token_hex(32)
+        own, self.extra = self._restored(config.get(OTHERS, ()))
         """Whatever else the party kept with its model, e.g. BatchNorm's statistics."""
         if own is None or own.shape != w_global.shape:  # None, or of another model.
             own, self.extra = w_global, {}
@@ -151,28 +168,47 @@ class Party:
         finite = bool(np.isfinite(w).all())
         require(finite, "the party's model", "NaN or Inf", "finite", "Try a lower learning rate.")
         kept = {OWN: w} | {f"{EXTRA}{name}": np.asarray(a) for name, a in (extra or {}).items()}
-        save(self._folder, Checkpoint(self.round, {"federation": self._federation}, kept))
-        sent = self._shapes.arrays(w)
-        self._context.state[STATE] = to_record(sent)
-        self._context.state[f"{STATE}-of"] = ConfigRecord({FEDERATION: self._federation})
-        content: dict[str, Any] = {ARRAYS: to_record(sent)}
+        told = {
+            "federation": self._federation, "node": self._context.node_id, "secret": self._secret,
+        }  # fmt: skip
+        save(self._folder, Checkpoint(self.round, told, kept))
+        self._lock.release()
+        content: dict[str, Any] = {ARRAYS: to_record(self._shapes.arrays(w))}
         content[METRICS] = MetricRecord(dict(metrics or {}))
+        content[CONFIG] = ConfigRecord({SECRET: self._secret})
         return Message(content=RecordDict(content), reply_to=self._message)
 
-    def _restored(self) -> tuple[Host | None, dict[str, Host]]:
-        """The own model and what was kept with it: from the disk; the model alone from the context."""
+    def _restored(self, others: Any) -> tuple[Host | None, dict[str, Host]]:
+        """Read the own model and what was kept with it; the secret stays the same."""
+        if any(round_of(path) == self.round for path in saved_in(self._folder)):
+            self._require_own(last_good(self._folder, before=self.round + 1), others)
         found = last_good(self._folder, before=self.round)
-        if found is not None:
-            kept = found.arrays.items()
-            extra = {name.removeprefix(EXTRA): a for name, a in kept if name.startswith(EXTRA)}
-            return found.arrays[OWN], extra
-        state = self._context.state
-        told = state.config_records.get(f"{STATE}-of")
-        if told is not None and told.get(FEDERATION) == self._federation:
-            kept_there = from_record(state.array_records[STATE])
-            if Shapes.of(kept_there) == self._shapes:
-                return self._shapes.flat(kept_there), {}
-        return None, {}
+        if found is None:
+            return None, {}
+        self._require_own(found, others)
+        self._secret = found.settings.get("secret", self._secret)
+        kept = found.arrays.items()
+        extra = {name.removeprefix(EXTRA): a for name, a in kept if name.startswith(EXTRA)}
+        return found.arrays[OWN], extra
+
+    def _require_own(self, found: Checkpoint | None, others: Any) -> None:
+        """Require that no other party that is connected uses this folder.
+
+        One that has trained in this same round does, and one that the server sees. Any other node
+        was this party before its key was replaced.
+        """
+        node = self._context.node_id if found is None else found.settings.get("node")
+        if found is None or node in (None, self._context.node_id):
+            return
+        is_used = (
+            found.round == self.round or short(identity_of(found.settings["secret"])) in others
+        )
+        require(
+            not is_used, "the party's folder", f"one that node {node} uses ({self._folder})", "its own",
+            "Give each party a partition-id or a FEDPLUS_STATE of its own. If node "
+            f"{node} was this party before its key was replaced, stop its SuperNode: once the server "
+            "no longer sees it, this one goes on from its model.",
+        )  # fmt: skip
 
 
 def _own_folder(context: Context) -> Path:

@@ -1,19 +1,23 @@
 """A deployment's rounds in a run folder, so that ``fedplus board`` and ``fedplus report`` show it.
 
 Parties report scores with their replies, under the names in ``SCORES``; a party that has not replied
-counts with its last scores. Parties are called by their node ids, in the order in which they came.
+counts with its last scores. Parties are called by their node ids, in the order of their first accepted
+replies; the server's checkpoint keeps that order.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from logging import WARNING
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flwr.common import log
 
+from fedplus._check import SettingError
 from fedplus._types import Host
+from fedplus._write import make_folder
 from fedplus.experiments.files import append_line, keep_lines, write_json
-from fedplus.experiments.folder import PARTIES, ROUNDS
+from fedplus.experiments.folder import PARTIES, ROUNDS, RunFolder
 from fedplus.experiments.lines import numbers, summed_up
 from fedplus.experiments.status import Status
 from fedplus.flower.replies import Reply
@@ -28,25 +32,63 @@ SAMPLES = "num-examples"
 class Recorded:
     """Keeps the run folder of one deployment."""
 
-    def __init__(self, folder: Path, about: Mapping[str, Any], done: int) -> None:
-        """Begin the folder, or go on after so many rounds; ``about`` is for the list of runs."""
+    def __init__(
+        self, folder: Path, about: Mapping[str, Any], done: int, nodes: Sequence[int]
+    ) -> None:
+        """Begin the folder, or go on with it.
+
+        Args:
+            folder: The run folder.
+            about: For the list of runs.
+            done: Rounds that the checkpoint has.
+            nodes: The parties so far, in the order of the records; those of a checkpoint that does
+                not have them are read from ``parties.json``.
+        """
         self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self._last: dict[int, dict[str, float]] = {}
         self._better = str(about["better"])
         self._status = Status(folder, {"seed": 0, "parties": 0, "round": done, **about})
         kept = keep_lines(folder / ROUNDS, done)
         if kept:
-            self._restore(kept[-1])
+            self._restore(kept[-1], nodes)
         self.tell("running")
 
-    def _restore(self, line: Mapping[str, Any]) -> None:
-        """The parties' last scores, for those that do not reply at once."""
-        known = json.loads((self._folder / PARTIES).read_bytes())
-        for k, node in enumerate(map(int, known["names"])):
-            found = {name: line[key][k] for name, key in SCORES.items() if k < len(line[key])}
-            found[SAMPLES] = known["train"][k]
+    def _restore(self, line: Mapping[str, Any], nodes: Sequence[int]) -> None:
+        """Read the parties' last scores and numbers of samples; go without what is damaged."""
+        names, samples = self._known()
+        for k, node in enumerate(nodes or names):
+            found = {name: _entry(line.get(key), k) for name, key in SCORES.items()}
+            found[SAMPLES] = samples.get(node)
             self._last[node] = {name: value for name, value in found.items() if value is not None}
+
+    def _known(self) -> tuple[list[int], dict[int, float]]:
+        """The nodes and their numbers of samples by ``parties.json``; none if it is damaged."""
+        try:
+            known = RunFolder(self._folder).parties
+            names = [int(name) for name in known["names"]]
+            return names, {n: float(s) for n, s in zip(names, known["train"], strict=True)}
+        except (SettingError, LookupError, TypeError, ValueError) as error:
+            log(
+                WARNING, "%s cannot be read (%s: %s); it is written anew",
+                self._folder / PARTIES, type(error).__name__, error,
+            )  # fmt: skip
+            return [], {}
+
+    @property
+    def nodes(self) -> list[int]:
+        """The parties, in the order of the records."""
+        return list(self._last)
+
+    def rename(self, old: int, new: int) -> None:
+        """Go on with a party under the node of its new key."""
+        self._last = {new if node == old else node: v for node, v in self._last.items()}
+
+    def forget(self, nodes: Iterable[int]) -> None:
+        """Leave out the last scores of these nodes."""
+        for node in nodes:
+            if node in self._last:
+                self._last[node] = {}
 
     def round(
         self, round_: int, replies: Sequence[Reply], norms: Mapping[int, float],
@@ -66,7 +108,7 @@ class Recorded:
         for reply in replies:
             told = {n: v for n, v in reply.metrics.items() if n in SCORES or n == SAMPLES}
             self._last.setdefault(reply.node, {}).update(told)
-        nodes = list(self._last)
+        nodes = self.nodes
         lists = {key: _of(self._last, nodes, name) for name, key in SCORES.items()}
         v_norm = [norms.get(node, np.nan) for node in nodes]
         line: dict[str, Any] = {"round": round_}
@@ -98,6 +140,12 @@ class Recorded:
     def tell(self, state: str, message: str = "") -> None:
         """Replace ``status.json``."""
         self._status.tell(state, message)
+
+
+def _entry(values: Any, k: int) -> float | None:
+    """One party's number in a line that may be damaged."""
+    known = isinstance(values, list) and k < len(values)
+    return float(values[k]) if known and isinstance(values[k], (int, float)) else None
 
 
 def _of(last: Mapping[int, Mapping[str, float]], nodes: Sequence[int], name: str) -> list[float]:

@@ -1,5 +1,6 @@
 """Arrays by name, as Flower carries them, and one flat vector, as the algorithm takes them."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +12,9 @@ from fedplus._types import Host, Layout
 
 ARRAYS, METRICS, CONFIG = "arrays", "metrics", "config"
 ROUND, FEDERATION = "server-round", "fedplus-federation"
+SECRET, OTHERS = "fedplus-secret", "fedplus-others"
+"""A party's secret, in its replies; and short identities of the other connected parties, which the
+server sends to a node that it does not know yet."""
 DTYPE = np.dtype(np.float32)
 
 
@@ -66,6 +70,16 @@ class Shapes(NamedTuple):
             name: part.reshape(shape).copy()
             for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
         }
+
+
+def identity_of(secret: str) -> str:
+    """Return the SHA-256 by which the server knows a party's secret."""
+    return hashlib.sha256(bytes.fromhex(secret)).hexdigest()
+
+
+def short(identity: str) -> str:
+    """Return enough of an identity to tell parties apart."""
+    return identity[:16]
 
 
 def to_record(arrays: Mapping[str, Host]) -> ArrayRecord:

@@ -1,18 +1,31 @@
-"""What the server takes of a reply; everything else is a reason to do without it."""
+"""Checks of what parties send: a reply is taken, or refused with a reason."""
 
 import math
+import re
+import unicodedata
 from typing import NamedTuple
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 
 from fedplus._types import Host
-from fedplus.flower.records import ARRAYS, DTYPE, METRICS, Shapes
+from fedplus.flower.records import ARRAYS, CONFIG, DTYPE, METRICS, SECRET, Shapes, identity_of
 
 HEADER = 1024
 """Bytes that an array may take beside its entries."""
 LONGEST = 200
 """Of a reason, which may quote what a party sent."""
+LARGEST = 1e15
+"""Of a metric's absolute value: larger ones, NaN and Inf would leave no meaning to an average."""
+MOST, NAME = 100, 100
+"""Metrics of a reply, and characters of a metric's name."""
+ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # Colours, cursor movements.
+    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # Titles, links, device control.
+    r"|\x1b[ -/]*[0-~]",
+    re.DOTALL,
+)
+"""Terminal escape sequences."""
 
 
 class Reply(NamedTuple):
@@ -22,6 +35,10 @@ class Reply(NamedTuple):
     """Who sent it, as Flower has it from the authenticated connection."""
     w: Host
     metrics: dict[str, float]
+    identity: str | None = None
+    """SHA-256 of the secret that the party sent, if it sent one."""
+    ignored: tuple[str, ...] = ()
+    """Metrics that were left out, each with the reason."""
 
 
 class Refusal(NamedTuple):
@@ -36,13 +53,13 @@ def checked(message: Message, shapes: Shapes) -> Reply | Refusal:
     node = message.metadata.src_node_id
     try:
         if message.has_error():
-            return Refusal(node, _short(f"the party failed: {message.error.reason}"))
+            return Refusal(node, shortened(f"the party failed: {message.error.reason}"))
         record = message.content.get(ARRAYS)
         if not isinstance(record, ArrayRecord):
             return Refusal(node, f"no arrays under {ARRAYS!r}")
         wrong = _wrong_names(record, shapes)
         if wrong:
-            return Refusal(node, _short(wrong))
+            return Refusal(node, shortened(wrong))
         parts = [
             _decoded(record[name], name, shape)
             for name, shape in zip(shapes.names, shapes.shapes, strict=True)
@@ -55,9 +72,10 @@ def checked(message: Message, shapes: Shapes) -> Reply | Refusal:
             return Refusal(
                 node, "entries too large to square" if finite else "NaN or Inf in its model"
             )
-        return Reply(node, w, _metrics(message))
+        metrics, ignored = _metrics(message)
+        return Reply(node, w, metrics, _identity(message), ignored)
     except Exception as error:  # Whatever a party sends, the others go on.
-        return Refusal(node, _short(f"{type(error).__name__}: {error}"))
+        return Refusal(node, shortened(f"{type(error).__name__}: {error}"))
 
 
 def _wrong_names(record: ArrayRecord, shapes: Shapes) -> str:
@@ -83,18 +101,55 @@ def _decoded(array: Array, name: str, shape: tuple[int, ...]) -> Host:
     return np.asarray(entries)
 
 
-def _metrics(message: Message) -> dict[str, float]:
-    """Numbers by name; what is no finite number is left out."""
+def _identity(message: Message) -> str | None:
+    """Return the identity of the party's secret; None if it sends none."""
+    record = message.content.get(CONFIG)
+    secret = record.get(SECRET) if isinstance(record, ConfigRecord) else None
+    if secret is None:
+        return None
+    if not isinstance(secret, str) or re.fullmatch("[0-9a-f]{64}", secret) is None:
+        raise ValueError("its secret is not of 64 hexadecimal digits")
+    return identity_of(secret)
+
+
+def _metrics(message: Message) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Return the usable numbers by name, and why others were left out."""
     record = message.content.get(METRICS)
     if not isinstance(record, MetricRecord):
-        return {}
-    return {
-        str(name): float(value)
-        for name, value in record.items()
-        if isinstance(value, (int, float)) and math.isfinite(value)
-    }
+        return {}, ()
+    if len(record) > MOST:
+        return {}, (f"{len(record)} metrics are more than {MOST}",)
+    good, ignored = {}, []
+    for name, value in record.items():
+        wrong = _wrong_metric(name, value)
+        if wrong:
+            ignored.append(shortened(f"{name!r} {wrong}"))
+        else:
+            good[name] = float(value)  # type: ignore[arg-type]
+    return good, tuple(ignored)
 
 
-def _short(text: str) -> str:
-    line = " ".join(text.split())
+def _wrong_metric(name: str, value: object) -> str:
+    if name != printable(name) or not 0 < len(name) <= NAME:
+        return f"is not a name of at most {NAME} printable characters"
+    if not isinstance(value, (int, float)):
+        return "is not a number"
+    if not abs(value) <= LARGEST:  # NaN, too.
+        return f"is {value:g}, not within ±{LARGEST:g}" if isinstance(value, float) else "is huge"
+    return ""
+
+
+def printable(text: str) -> str:
+    r"""Remove terminal escape sequences and characters that are not printed, and join lines.
+
+    >>> printable("\x1b[31mred\x1b[0m, \x1b]0;title\x07a\u202eb\nline")
+    'red, ab line'
+    """
+    line = " ".join(ESCAPES.sub("", text).split())
+    return "".join(c for c in line if unicodedata.category(c)[0] != "C")
+
+
+def shortened(text: str) -> str:
+    """Return a party's text in one printable line of limited length."""
+    line = printable(text[: 50 * LONGEST])
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"

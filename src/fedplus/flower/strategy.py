@@ -1,6 +1,7 @@
 """The server's side of Algorithm 1, as a Flower strategy."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from logging import INFO, WARNING
 from pathlib import Path
@@ -16,8 +17,10 @@ from typing_extensions import override
 
 from fedplus import algorithm
 from fedplus._check import require, require_number, require_whole
+from fedplus._checkpoint import stable_repr
 from fedplus._types import Host
-from fedplus.aggregation import Moreau
+from fedplus._write import make_folder
+from fedplus.aggregation import Aggregate, Moreau
 from fedplus.experiments.folder import CHECKPOINT
 from fedplus.experiments.lock import held
 from fedplus.flower.prompt import prompt
@@ -26,16 +29,20 @@ from fedplus.flower.records import (
     ARRAYS,
     CONFIG,
     FEDERATION,
+    OTHERS,
     ROUND,
     from_record,
+    short,
     to_record,
 )  # fmt: skip
-from fedplus.flower.replies import Refusal, Reply, checked
+from fedplus.flower.replies import Refusal, Reply, checked, shortened
 from fedplus.flower.rule import sent
 from fedplus.flower.state import ServerState
 
 POLL = 0.5
 """Seconds between two looks at who is connected."""
+REMEMBERED = 1000
+"""Refused replies whose reasons are kept in memory; the log has all."""
 
 
 class FedPlus(Strategy):
@@ -53,20 +60,30 @@ class FedPlus(Strategy):
         folder: Where the server keeps its checkpoint, and rounds for ``fedplus board`` and ``fedplus
             report``. A new run with the same folder goes on from it.
         label: How tables and plots call the method.
-        forget: Nodes whose last models no longer count, such as those of unregistered parties; with
-            ``over="all"`` a party's last model counts until then.
+        forget: Nodes whose last models no longer count, such as those of parties that left; with
+            ``over="all"`` a party's last model counts until then. One that replies again counts
+            again.
+        allow_changes: Whether a federation may go on with another method, η, σ, λ, ψ, aggregate,
+            ``over`` or score than its folder has. Otherwise that is refused. The choice is logged, and
+            recorded in the checkpoint and in ``status.json``. All other settings may change freely;
+            another model needs another folder.
         score: What the parties' ``personal-score`` and ``global-score`` are, and which is better,
             "higher" or "lower".
 
     A reply that is not in order (names, shapes, types, size, NaN, Inf) is dropped with a reason in the
-    log, and counted. Models are kept by the node that Flower has authenticated.
+    log, and counted. Models are kept by the node that Flower has authenticated, and a party counts from
+    its first accepted reply. (The simulator counts all parties from the start, with the first model, as
+    the paper's Algorithm 1 does; if all parties reply in the first round there is no difference.) A
+    party whose key was replaced keeps its one vote: its replies carry a secret that only it and the
+    server know.
     """
 
     def __init__(
         self, method: algorithm.FedPlus, *, rounds: int, cohort: int | None = None, seed: int = 0,
         least: int = 1, deadline: float = 600.0, patience: float = 300.0,
-        folder: Path | str | None = None, label: str = "Fed+", forget: Iterable[int] = (),
-        score: tuple[str, str] = ("accuracy", "higher"),
+        folder: Path | str | None = None, label: str = "Fed+",
+        forget: Iterable[int | str] = (), score: tuple[str, str] = ("accuracy", "higher"),
+        allow_changes: bool = False,
     ) -> None:  # fmt: skip
         require(isinstance(method, algorithm.FedPlus), "method", type(method).__name__, "a FedPlus")
         require_whole("rounds", rounds)
@@ -83,11 +100,16 @@ class FedPlus(Strategy):
             "label": label, "method": label.lower(), "data": "deployment", "model": "the parties'",
             "rounds": rounds, "score_name": score[0], "better": score[1],
         }  # fmt: skip
-        self._forget = frozenset(forget)
+        self._forget = frozenset(map(_node, forget))
+        self._allow_changes = allow_changes
+        self._settings = _described(method, score)
+        self._connected_nodes: frozenset[int] = frozenset()
+        self._most = 0
+        self._dropped = 0
         self._recorded: Recorded | None = None
         self._state: ServerState | None = None
         self.dropped: list[tuple[int, int, str]] = []
-        """Round, node and reason of each reply that was not taken."""
+        """Round, node and reason of the last replies that were not taken, 1000 at most."""
 
     @property
     def state(self) -> ServerState:
@@ -100,7 +122,7 @@ class FedPlus(Strategy):
         """Train from these first parameters, or go on from the checkpoint."""
         if self._folder is None:
             return self._run(grid, arrays)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         with held(self._folder):
             return self._run(grid, arrays)
 
@@ -127,14 +149,18 @@ class FedPlus(Strategy):
 
     def _begin(self, arrays: Mapping[str, Host]) -> ServerState:
         if self._folder is None:
-            self._state = ServerState.begun(arrays)
+            self._state = ServerState.begun(arrays, self._settings)
             return self._state
-        self._state = ServerState.restored(arrays, self._folder / CHECKPOINT)
-        for node in self._forget:
-            self._state.models.pop(node, None)
+        self._state = ServerState.restored(
+            arrays, self._folder / CHECKPOINT, self._settings, self._allow_changes
+        )
+        self._state.forget(self._forget)
         if self._state.done:
             log(INFO, "Going on after round %s, from %s", self._state.done, self._folder)
-        self._recorded = Recorded(self._folder, self._about, self._state.done)
+        about = self._about | {"changes": self._state.changes}
+        self._recorded = Recorded(self._folder, about, self._state.done, self._state.parties)
+        self._state.parties = self._recorded.nodes
+        self._recorded.forget(self._forget)
         return self._state
 
     @override
@@ -145,25 +171,29 @@ class FedPlus(Strategy):
         nodes = self._connected(grid)
         if len(nodes) < self._least:
             return []
-        if self._method.over == "all":
-            for node in nodes:  # Alg. 1, l. 1
-                state.models.setdefault(node, state.first)
         asked = self._sampled(nodes)
-        content: dict[str, Any] = {
-            ARRAYS: to_record(state.shapes.arrays(state.w_global)),
-            CONFIG: ConfigRecord({
-                **config, **sent(self._method.local), ROUND: state.done + 1,
-                FEDERATION: state.federation,
-            }),
+        self._connected_nodes, self._most = frozenset(nodes), max(self._most, len(asked))
+        arrays_sent = to_record(state.shapes.arrays(state.w_global))
+        told = {
+            **config, **sent(self._method.local), ROUND: state.done + 1,
+            FEDERATION: state.federation,
         }  # fmt: skip
         log(INFO, "Round %s: %s of %s parties", state.done + 1, len(asked), len(nodes))
         return [
             Message(
-                RecordDict(content), node, MessageType.TRAIN, ttl=2 * self._deadline,
-                group_id=str(state.done + 1),
+                RecordDict({ARRAYS: arrays_sent, CONFIG: ConfigRecord(told | self._others(node))}),
+                node, MessageType.TRAIN, ttl=2 * self._deadline, group_id=str(state.done + 1),
             )
             for node in asked
         ]  # fmt: skip
+
+    def _others(self, node: int) -> dict[str, list[str]]:
+        """Tell a new node who is connected, so that it does not use another party's folder."""
+        known = self.state.identities
+        if node in known:
+            return {}
+        others = self._connected_nodes & known.keys()
+        return {OTHERS: sorted(short(known[other]) for other in others)}
 
     def _connected(self, grid: Grid) -> list[int]:
         """Who is there, once ``least`` are or the patience is at its end."""
@@ -192,6 +222,7 @@ class FedPlus(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         state = self.state
+        before = self._dropped
         good = self._taken(replies)
         state.done += 1
         if len(good) < self._least:
@@ -202,24 +233,50 @@ class FedPlus(Strategy):
             self._tell("running", f"Round {state.done} is skipped: {why}")
             return None, None
         for reply in good:  # l. 8-9
-            state.models[reply.node] = reply.w
+            self._take(reply)
         over = state.models if self._method.over == "all" else {r.node: r.w for r in good}
-        stacked = np.stack([over[node] for node in sorted(over)])
-        aggregate = self._method.aggregate or Moreau(self._method.local.psi)
-        result = aggregate(stacked, start=state.w_global)  # l. 10
+        result = self._aggregated([over[node] for node in sorted(over)])  # l. 10
         state.w_global = np.asarray(result.w)
         if self._method.over == "active":
             state.models = {}
         self._save()
         if self._recorded is not None:
-            dropped = sum(round_ == state.done for round_, _, _ in self.dropped)
+            dropped = self._dropped - before
             self._recorded.round(state.done, good, *self._figures(good), result, dropped)
         told: dict[str, Any] = {
             "replies": len(good), "parties": len(over), "skipped": state.skipped,
-            "dropped": len(self.dropped), "iterations": int(result.iterations),
-            "converged": int(result.converged), **_averaged(good),
+            "dropped": self._dropped, "iterations": int(result.iterations),
+            "converged": int(result.converged), "ignored-metrics": sum(len(r.ignored) for r in good),
+            **_averaged(good),
         }  # fmt: skip
         return to_record(state.shapes.arrays(state.w_global)), MetricRecord(told)
+
+    def _take(self, reply: Reply) -> None:
+        """Keep a party's model, and go on with its records if its key was replaced."""
+        replaced = self.state.take(reply.node, reply.w, reply.identity)
+        if replaced is None:
+            return
+        log(
+            INFO, "Node %s takes the place of node %s: it has the same secret, so its key was replaced",
+            reply.node, replaced,
+        )  # fmt: skip
+        if self._recorded is not None and replaced not in self.state.parties:
+            self._recorded.rename(replaced, reply.node)
+
+    def _aggregated(self, models: list[Host]) -> Aggregate:
+        """Aggregate the models, through few compiled programs.
+
+        JAX compiles a program for each number of models and keeps it, some 10 MB each. So if parties
+        are missing, the rows are padded, with weight 0, to a power of two, or to all of them.
+        """
+        count = len(models)
+        self._most = max(self._most, count)
+        size = min(1 << (count - 1).bit_length(), self._most)
+        stacked = np.zeros((size, models[0].size), np.float32)
+        np.stack(models, out=stacked[:count])
+        weights = None if size == count else (np.arange(size) < count).astype(np.float32)
+        aggregate = self._method.aggregate or Moreau(self._method.local.psi)
+        return aggregate(stacked, weights, start=self.state.w_global)
 
     def _figures(self, good: list[Reply]) -> tuple[dict[int, float], Host]:
         """‖v_k‖ of the parties that replied, and what the aggregation does to where they start."""
@@ -232,18 +289,43 @@ class FedPlus(Strategy):
         return norms, np.array(changes)
 
     def _taken(self, replies: Iterable[Message]) -> list[Reply]:
-        """The good replies, one a party."""
+        """Return the good replies, one a party; log the others, and what is left out of the good."""
         good: dict[int, Reply] = {}
+        round_ = self.state.done + 1
         for message in replies:
             found = checked(message, self.state.shapes)
-            if isinstance(found, Reply) and found.node in good:
-                found = Refusal(found.node, "a second reply of the same party")
+            if isinstance(found, Reply):
+                found = self._one_a_party(found, good)
             if isinstance(found, Reply):
                 good[found.node] = found
+                if found.ignored:
+                    why = shortened("; ".join(found.ignored))
+                    log(
+                        WARNING, "Round %s: ignored metrics of node %s: %s", round_, found.node, why
+                    )
                 continue
-            self.dropped.append((self.state.done + 1, found.node, found.reason))
+            self._dropped += 1
+            self.dropped.append((round_, found.node, found.reason))
+            del self.dropped[:-REMEMBERED]
             log(WARNING, "Round %s: dropped the reply of node %s: %s", *self.dropped[-1])
         return list(good.values())
+
+    def _one_a_party(self, reply: Reply, good: Mapping[int, Reply]) -> Reply | Refusal:
+        """Refuse a second reply of the same node, and of a node that has another one's secret."""
+        if reply.node in good:
+            return Refusal(reply.node, "a second reply of the same party")
+        if reply.identity is None:
+            return reply
+        now = {other.identity: node for node, other in good.items()}
+        owner = now.get(reply.identity, self.state.owner(reply.identity))
+        if owner in (None, reply.node) or (
+            owner not in self._connected_nodes and reply.identity not in now
+        ):
+            return reply
+        return Refusal(
+            reply.node, f"it has the secret of node {owner}, which is connected, too: two parties must "
+            "not share a state folder",
+        )  # fmt: skip
 
     def _save(self) -> None:
         if self._folder is not None:
@@ -271,6 +353,28 @@ class FedPlus(Strategy):
 
 
 def _averaged(good: list[Reply]) -> dict[str, float]:
-    """The mean over the parties of each number that all of them report."""
-    shared = set.intersection(*(set(reply.metrics) for reply in good))
-    return {f"mean-{n}": float(np.mean([r.metrics[n] for r in good])) for n in sorted(shared)}
+    """Return the mean of each metric that most parties report, over those that report it."""
+    reports = Counter(name for reply in good for name in reply.metrics)
+    shared = sorted(name for name, count in reports.items() if 2 * count > len(good))
+    return {
+        f"mean-{n}": float(np.mean([r.metrics[n] for r in good if n in r.metrics])) for n in shared
+    }
+
+
+def _described(method: algorithm.FedPlus, score: tuple[str, str]) -> dict[str, Any]:
+    """Return the settings that a federation keeps, by name, as JSON has them."""
+    local = method.local
+    told = {name: float(getattr(local, name)) for name in ("eta", "sigma", "lam")}
+    return told | {
+        "psi": stable_repr(local.psi), "over": method.over, "score": list(score),
+        "aggregate": None if method.aggregate is None else stable_repr(method.aggregate),
+        "optimizer": None if local.optimizer is None else stable_repr(local.optimizer),
+    }  # fmt: skip
+
+
+def _node(given: int | str) -> int:
+    """Return a node's id, of a number or its digits."""
+    text = str(given)
+    ok = text.isascii() and text.isdigit() and int(text) < 2**64
+    require(ok, "forget", repr(given), "node ids", "`flwr supernode list` shows them.")
+    return int(text)

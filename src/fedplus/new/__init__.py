@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedplus._check import known, require
-from fedplus._write import write_folder_atomically
+from fedplus._write import SHARED, write_folder_atomically
 
 TEMPLATES = Path(__file__).parent / "templates"
 PACKAGE = "fedapp"
@@ -67,7 +67,7 @@ def write_app(folder: Path, framework: str) -> str:
         '"DEPENDENCIES"': ", ".join(f'"{one}"' for one in chosen.dependencies),
     }  # fmt: skip
     folder.parent.mkdir(parents=True, exist_ok=True)
-    write_folder_atomically(folder, _files(framework, words))
+    write_folder_atomically(folder, _files(framework, words), SHARED)
     return package
 
 

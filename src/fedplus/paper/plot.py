@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedplus._check import SettingError
-from fedplus._write import write_atomically
+from fedplus._write import SHARED, write_atomically
 from fedplus.paper.study import Study
 
 MARKERS = "osD^vPX*<>hpd"
@@ -87,8 +87,8 @@ def drawn(study: Study, place: Path) -> None:
     for name, figure in study.draw(place).items():
         png, there = image(figure, "png"), place / f"{name}.png"
         if not there.exists() or there.read_bytes() != png:  # SVG names its parts anew each time.
-            write_atomically(place / f"{name}.svg", image(figure, "svg"))
-            write_atomically(there, png)
+            write_atomically(place / f"{name}.svg", image(figure, "svg"), SHARED)
+            write_atomically(there, png, SHARED)
 
 
 def _colours() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedplus._check import SettingError
-from fedplus._write import write_atomically
+from fedplus._write import make_folder, write_atomically
 from fedplus.experiments.folder import CHECKPOINT, MODELS, SPEC, RunFolder, is_run
 from fedplus.experiments.running import folders_of, run_all, slug
 from fedplus.experiments.source import Source
@@ -28,7 +28,7 @@ def trained(
     """
     jobs = []
     for name, spec in specs.items():
-        (asked.folder / name).mkdir(parents=True, exist_ok=True)
+        make_folder(asked.folder / name)
         for place, seed in enumerate(spec.seeds):
             of_seed = (_runs if slim else _seed)(name, _of(spec, seed), asked.folder / name)
             jobs += [(place, job) for job in of_seed]

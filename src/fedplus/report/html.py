@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from fedplus._write import write_atomically
+from fedplus._write import SHARED, write_atomically
 from fedplus.experiments.folder import RunFolder
 from fedplus.report.content import content
 
@@ -19,7 +19,7 @@ def write_report(
     runs: Sequence[RunFolder], path: Path, *, title: str | None = None, command: str | None = None
 ) -> Path:
     """Write the report of these runs; ``command`` is what the reader is told made them."""
-    write_atomically(path, page(runs, title=title, command=command).encode())
+    write_atomically(path, page(runs, title=title, command=command).encode(), SHARED)
     return path
 
 

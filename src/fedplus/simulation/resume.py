@@ -1,6 +1,5 @@
 """When a run is saved, and how it goes on."""
 
-import re
 import sys
 import time
 import zlib
@@ -19,6 +18,7 @@ from fedplus._checkpoint import (
     require_same,
     save,
     saved_in,
+    stable_repr,
 )
 from fedplus.data.federation import Federation
 from fedplus.simulation.mesh import placed, to_host
@@ -137,25 +137,20 @@ def described(setup: Setup) -> dict[str, Any]:
     """What must be the same when a run goes on, in words and numbers."""
     plan, inputs = setup.plan, setup.inputs
     return {
-        "methods": [_stable(algorithm) for algorithm, _ in setup.runs],
+        "methods": [stable_repr(algorithm) for algorithm, _ in setup.runs],
         "seeds": [seed for _, seed in setup.runs],
         "model": plan.model.name,
         "parameters": int(setup.lane.w_first.shape[-1]),
         "federation": _fingerprint(setup.federation),
         "batch_size": plan.batch_size,
-        "cohort": _stable(inputs.cohort),
+        "cohort": stable_repr(inputs.cohort),
         "steps": _checksum(inputs.effort),
         "weights": _checksum(inputs.weights),
-        "stragglers": _stable(plan.stragglers),
-        "faults": _stable(plan.faults),
+        "stragglers": stable_repr(plan.stragglers),
+        "faults": stable_repr(plan.faults),
         "each": plan.each,
         "precision": str(setup.lane.w_first.dtype),
     }
-
-
-def _stable(thing: object) -> str:
-    """Its representation without addresses in memory, which change from process to process."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(thing))
 
 
 def _checksum(tree: Any) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fedplus._types import Host
+from fedplus._write import PRIVATE, make_folder
 
 ABSENT = -1
 """The slot of a party that has never trained."""
@@ -27,10 +28,10 @@ class PartyStore:
     """
 
     def __init__(self, path: Path, parties: int, first: Mapping[str, Host]) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         self._first = {name: np.ascontiguousarray(row) for name, row in first.items()}
         self._bytes = sum(row.nbytes for row in self._first.values())
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
         self._end = os.fstat(self._file).st_size // self._bytes
         self._free = list(range(self._end))
         self._kept: list[Host] = []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedplus._types import Host
-from fedplus._write import write_atomically
+from fedplus._write import SHARED, write_atomically
 from fedplus.data.files import place
 from fedplus.data.files.file import DAMAGED
 from fedplus.data.files.formats import npz
@@ -28,5 +28,5 @@ def prepared(name: str, build: Callable[[], dict[str, Host]]) -> dict[str, Host]
     path.parent.mkdir(parents=True, exist_ok=True)
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **arrays)
-    write_atomically(path, content.getvalue())
+    write_atomically(path, content.getvalue(), SHARED)
     return arrays

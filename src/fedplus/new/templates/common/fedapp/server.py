@@ -19,6 +19,8 @@ def trained(grid: Grid, config: Mapping[str, Any], folder: Path) -> FedPlus:
     strategy = FedPlus(
         method(), rounds=config["rounds"], cohort=config["cohort"] or None, least=config["least"],
         deadline=config["deadline"], patience=config["patience"], folder=folder, label=LABEL,
+        forget=str(config["forget"]).replace(",", " ").split(),
+        allow_changes=config["allow-changes"],
     )  # fmt: skip
     strategy.run(grid, first())
     return strategy

@@ -13,6 +13,7 @@ from fedapp.server import trained
 PARTIES = 3
 CONFIG = {
     "rounds": 5, "cohort": 0, "least": 2, "deadline": 60.0, "patience": 1.0, "steps": 20,
+    "forget": "", "allow-changes": False,
 }  # fmt: skip
 
 
@@ -38,6 +39,14 @@ def test_a_server_that_was_stopped_goes_on(tmp_path):
     whole = trained(grid, CONFIG, tmp_path / "other")
     assert again.state.done == 5
     np.testing.assert_allclose(again.state.w_global, whole.state.w_global, atol=1e-5)
+
+
+def test_a_party_that_left_is_forgotten(tmp_path):
+    grid = InProcessGrid(party.app, PARTIES, run_config=CONFIG)
+    trained(grid, CONFIG | {"rounds": 1}, tmp_path / "server")
+    grid.connected.remove(3)
+    again = trained(grid, CONFIG | {"rounds": 2, "forget": "3"}, tmp_path / "server")
+    assert sorted(again.state.models) == [1, 2]
 
 
 def test_a_party_that_fails_harms_nobody_else(tmp_path):
