@@ -17,7 +17,7 @@ from fedplus._check import SettingError, require
 from fedplus._write import write_atomically
 from fedplus.experiments.asked import asked, from_file
 from fedplus.experiments.compiled import keep_compiled
-from fedplus.experiments.defaults import filled
+from fedplus.experiments.defaults import chosen_settings, filled
 from fedplus.experiments.folder import REPORT, SPEC, RunFolder
 from fedplus.experiments.running import Told, folders_of, run_all, slug
 from fedplus.experiments.source import Source
@@ -39,8 +39,8 @@ class Output(NamedTuple):
 
     as_json: bool
 
-    def __call__(self, folder: Path, runs: Sequence[RunFolder], title: str) -> None:
-        """The table and where everything is."""
+    def __call__(self, folder: Path, runs: Sequence[RunFolder], spec: Spec) -> None:
+        """Print the table, and where everything is."""
         from fedplus.report import formats
         from fedplus.report.groups import grouped
         from fedplus.report.html import write_report
@@ -50,7 +50,7 @@ class Output(NamedTuple):
 
         groups = grouped([read(run) for run in runs])
         table = compared(groups)
-        report = write_report(runs, folder / REPORT, title=title or None)
+        report = write_report(runs, folder / REPORT, title=spec.title or None)
         if len(runs) > 1:
             for suffix, made in (
                 ("csv", formats.comma_separated), ("md", formats.markdown), ("tex", formats.latex)
@@ -71,6 +71,8 @@ class Output(NamedTuple):
             console.print(formats.terminal(table))
             for text in filter(None, (formats.footnote(table), verdict(groups, table.score))):
                 console.print(text, markup=False)
+            if chosen := chosen_settings(spec.data.name, spec.methods):
+                print(f"Chosen for {spec.data.name} on validation samples: {chosen}.")
             print(f"Runs and models: {folder}")
             print(f"Report:          {report}")
         failed = [run for run in runs if run.status["state"] == "failed"]
@@ -117,7 +119,7 @@ def _run(
         except KeyboardInterrupt as stop:
             again = f"Go on with: fedplus run --resume {shlex.quote(str(folder))}"
             raise StoppedError(again if (folder / SPEC).exists() else "") from stop
-    output(folder, runs, spec.title)
+    output(folder, runs, spec)
 
 
 @contextmanager
