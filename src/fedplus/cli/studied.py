@@ -15,6 +15,7 @@ import typer
 
 from fedplus._check import SettingError, require
 from fedplus._write import write_atomically
+from fedplus.data.tables import TASKS, UnclearTaskError
 from fedplus.experiments.asked import asked, from_file
 from fedplus.experiments.compiled import keep_compiled
 from fedplus.experiments.defaults import chosen_settings, filled
@@ -112,14 +113,42 @@ def _run(
     spec: Spec, source: Source, folder: Path, track: Sequence[str], output: Output, *, resume: bool
 ) -> None:
     keep_compiled()
+    try:
+        runs = _trained(spec, source, folder, track, resume=resume)
+    except UnclearTaskError as error:
+        data = {**spec.data.model_dump(exclude_none=True), "task": _chosen_task(error, source)}
+        spec = spec.model_copy(update={"data": type(spec.data).model_validate(data)})
+        runs = _trained(spec, source, folder, track, resume=resume)
+    output(folder, runs, spec)
+
+
+def _trained(
+    spec: Spec, source: Source, folder: Path, track: Sequence[str], *, resume: bool
+) -> list[RunFolder]:
     several = len(folders_of(spec, folder))
     with _shown(spec, several) if several > 1 else nullcontext() as told:
         try:
-            runs = run_all(spec, folder, source, resume=resume, trackers=track, told=told)
+            return run_all(spec, folder, source, resume=resume, trackers=track, told=told)
         except KeyboardInterrupt as stop:
             again = f"Go on with: fedplus run --resume {shlex.quote(str(folder))}"
             raise StoppedError(again if (folder / SPEC).exists() else "") from stop
-    output(folder, runs, spec)
+
+
+def _chosen_task(error: UnclearTaskError, source: Source) -> str:
+    """Ask at a terminal whether the target is an amount or a class; elsewhere refuse."""
+    about = f"{source.where(('data',))}target {error.target!r}: {error.reason}"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise SettingError(
+            f"{about}. Add --set task=regression if they are amounts such as an age or a price, "
+            "--set task=classification if each is a class (in a TOML file: "
+            'task = "regression" in [data]).'
+        ) from error
+    typer.echo(f"{about}. Are they amounts (regression) or classes (classification)?", err=True)
+    while True:
+        given = typer.prompt("Task [classification/regression]", err=True).strip().lower()
+        found = [task for task in TASKS if given and task.startswith(given)]
+        if found:
+            return found[0]
 
 
 @contextmanager
