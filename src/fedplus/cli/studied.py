@@ -46,11 +46,12 @@ class Output(NamedTuple):
         from fedplus.report.groups import grouped
         from fedplus.report.html import write_report
         from fedplus.report.read import read
-        from fedplus.report.summary import verdict
+        from fedplus.report.summary import verdict, warnings
         from fedplus.report.tables import compared
 
         groups = grouped([read(run) for run in runs])
         table = compared(groups)
+        warned = [text for text in warnings(groups, table.score) if " failed: " not in text]
         report = write_report(runs, folder / REPORT, title=spec.title or None)
         if len(runs) > 1:
             for suffix, made in (
@@ -61,7 +62,7 @@ class Output(NamedTuple):
             told = {
                 "folder": str(folder), "report": str(report),
                 "runs": [{"folder": str(run.path), **run.status} for run in runs],
-                "table": formats.as_records(table),
+                "table": formats.as_records(table), "warnings": warned,
             }  # fmt: skip
             print(json.dumps(told, indent=2, ensure_ascii=False))
         else:
@@ -72,6 +73,8 @@ class Output(NamedTuple):
             console.print(formats.terminal(table))
             for text in filter(None, (formats.footnote(table), verdict(groups, table.score))):
                 console.print(text, markup=False)
+            for text in warned:
+                console.print(f"Warning: {text}", markup=False)
             if chosen := chosen_settings(spec.data.name, spec.methods):
                 print(f"Chosen for {spec.data.name} on validation samples: {chosen}.")
             print(f"Runs and models: {folder}")

@@ -48,6 +48,11 @@ class Run:
     """λ, and the mean score over the parties at the last evaluation that has it."""
 
     @property
+    def is_standardised(self) -> bool:
+        """Whether the specification says so."""
+        return "standardise = true" in self.spec
+
+    @property
     def is_outlier(self) -> Host:
         """(N,)."""
         return np.array([name in self.outliers for name in self.names], bool)
