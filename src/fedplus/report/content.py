@@ -71,8 +71,9 @@ def _about(groups: Sequence[Group], score: Score) -> str:
 
 def _command(groups: Sequence[Group]) -> str:
     """What made the runs, where all were made by one command."""
-    made = {tuple(run.env.get("command") or ()) for group in groups for run in group.runs}
-    words = [str(word) for word in made.pop()] if len(made) == 1 else []
+    commands = [run.env.get("command") for group in groups for run in group.runs]
+    made = {tuple(map(str, words)) if isinstance(words, list) else () for words in commands}
+    words = list(made.pop()) if len(made) == 1 else []
     return shlex.join(["fedplus", *words[1:]]) if words else ""
 
 

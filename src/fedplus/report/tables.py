@@ -80,7 +80,10 @@ def compared(groups: Sequence[Group]) -> Table:
 def row_of(group: Group, score: Score) -> Row:
     """Return the row of a method; runs that failed or are not done are noted."""
     failed = sum(run.status.get("state") == "failed" for run in group.runs)
-    short = sum(run.status["round"] < run.status["rounds"] for run in group.runs) - failed
+    short = (
+        sum((run.status.get("round") or 0) < (run.status.get("rounds") or 0) for run in group.runs)
+        - failed
+    )
     notes = [f"failed {failed} of {len(group.runs)}"] * (failed > 0)
     notes += [f"{short} not done"] * (short > 0)
     columns = _columns([(run, run.personal[-1]) for run in group.good], score)
