@@ -150,7 +150,7 @@ def _is_text(field: Any, path: Path) -> bool:
     from pyarrow import types
 
     kind = field.type
-    text = types.is_string(kind) or types.is_large_string(kind)
+    text = bool(types.is_string(kind) or types.is_large_string(kind))
     others = (
         types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null,
         types.is_temporal, types.is_dictionary,

@@ -133,7 +133,7 @@ def csv_rows(
     with path.open("rb") as file:
         packed = file.read(2) == GZIP
         file.seek(0)
-        stream: IO[bytes] = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
+        stream = gzip.GzipFile(fileobj=file) if packed else file
         text = io.TextIOWrapper(limited(stream, path, budget), encoding=encoding, newline="")
         lines = _Lines(text, path)
         rows = []

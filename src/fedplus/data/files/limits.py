@@ -8,7 +8,7 @@ import io
 import math
 import os
 from pathlib import Path
-from typing import IO, final
+from typing import Protocol, final
 
 from fedplus._check import SettingError
 from fedplus.data.files.file import DataError
@@ -67,11 +67,23 @@ class Budget:
         )
 
 
+class Readable(Protocol):
+    """What has bytes to give: a file, a gzip file, a member of an archive."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most so many bytes; none at the end."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
 @final
 class Limited(io.RawIOBase):
     """A stream whose bytes are counted as they are read."""
 
-    def __init__(self, stream: IO[bytes], path: Path | str, budget: Budget) -> None:
+    def __init__(self, stream: Readable, path: Path | str, budget: Budget) -> None:
         self._stream, self._path, self._budget = stream, path, budget
 
     def readable(self) -> bool:
@@ -91,6 +103,6 @@ class Limited(io.RawIOBase):
         super().close()
 
 
-def limited(stream: IO[bytes], path: Path | str, budget: Budget | None = None) -> io.BufferedReader:
+def limited(stream: Readable, path: Path | str, budget: Budget | None = None) -> io.BufferedReader:
     """Return the stream, which from now on refuses to give more than the limit."""
     return io.BufferedReader(Limited(stream, path, budget or Budget()), 1 << 16)
