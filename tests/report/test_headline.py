@@ -47,7 +47,8 @@ def test_best_is_not_said_where_the_next_method_is_as_good(tmp_path):
     table = table_of(found)
     assert not any(row.is_best for row in table.rows)
     assert sum(row.leads for row in table.rows) == 1
-    for text in (told["verdict"], formats.footnote(table), told["summary"]["note"]):
+    findings = [one["finding"] for part in told["sections"][:1] for one in part["options"]]
+    for text in (*findings, told["verdict"], formats.footnote(table), told["summary"]["note"]):
         assert "best" not in text
     assert [record["best"] for record in formats.as_records(table)] == [False] * len(table.rows)
 
