@@ -94,8 +94,9 @@ def _ends(found: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
         return sentence(f"{best.label} goes {ends} in {after}.")
     if score.text(top.y[-1]) == score.text(bottom.y[-1]):
         return f"All end at {score.text(top.y[-1])}, after {after}."
+    most = "highest" if score.sign > 0 else "lowest"
     return sentence(
-        f"{best.label} ends {'highest' if score.sign > 0 else 'lowest'}, at {score.text(top.y[-1])} after {after}; "
+        f"{best.label} ends {most}, at {score.text(top.y[-1])} after {after}; "
         f"{last.label} ends at {score.text(bottom.y[-1])}."
     )
 
