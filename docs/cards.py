@@ -9,6 +9,7 @@ from pathlib import Path
 from fedplus.data import SETS, DataError, load
 from fedplus.data.card import lines
 from fedplus.data.picture import draw
+from fedplus.experiments.defaults import chosen_settings
 
 DOCS = Path(__file__).parent
 HEAD = """# Cards of the federations
@@ -32,7 +33,10 @@ def card(name: str) -> str:
         missing = "\n\nIts files were not at hand when this page was made: no figures, no picture."
         return head + missing + "\n\n" + table(told)
     picture = f"![{name}: sizes a party, classes a party, a few samples](pictures/{name}.png)"
-    return f"{head}\n\n{picture}\n\n{table(lines(federation))}"
+    told = lines(federation)
+    if tuned := chosen_settings(name):
+        told.append(("chosen settings", f"{tuned} (on validation samples)"))
+    return f"{head}\n\n{picture}\n\n{table(told)}"
 
 
 def table(told: list[tuple[str, str]]) -> str:

@@ -1,7 +1,8 @@
 """How σ and δ of the demonstration were chosen: on validation images, for each Fed+ variant.
 
 Of each party's training images a fifth is held back, and judges; the test images play no part. The
-winners are the defaults of ``fedplus compare digits-robust`` (``fedplus/experiments/defaults.py``).
+winning δ are the defaults of ``fedplus.presets``; where the winning σ is not the usual one,
+``fedplus/experiments/defaults.py`` has it for ``digits-robust``, and its card names it.
 
     .venv/bin/python examples/choose.py
 """

@@ -12,6 +12,10 @@ from fedplus._types import Array
 T = TypeVar("T")
 
 
+LONGEST = 400
+"""Characters of a value that a message shows."""
+
+
 class SettingError(ValueError):
     """A setting or an input that cannot be used, and what to do about it."""
 
@@ -25,6 +29,7 @@ def require(ok: bool, name: str, got: object, allowed: str, advice: str = "") ->
     """
     if not ok:
         shown = " ".join(str(got).split())  # One line, whatever NumPy makes of an array.
+        shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
         raise SettingError(f"{name} must be {allowed}, got {shown}. {advice}".rstrip())
 
 

@@ -2,6 +2,11 @@
 
 The rows with λ = 1 aggregate the active parties, as their authors do; the Fed+ rows aggregate all,
 as Algorithm 1 does. Their λ is 0 unless it is given; the paper gives 0.001 on Sent140.
+
+The defaults here are the only ones: the command line and TOML files read them from these signatures.
+δ means something else in each Fed+ row (a share, a radius of the whole vector, a threshold for each
+coordinate), so each has its own default. They are the best δ on validation images of
+``digits-robust`` (``examples/choose.py``): a place to start, which ``fedplus.tune`` can improve on.
 """
 
 from collections.abc import Mapping
@@ -43,12 +48,12 @@ def fedavg_plus(*, eta: float, sigma: float, delta: float = 0.1, lam: float = 0.
     return FedPlus(LocalSolve(psi=Quadratic(delta), eta=eta, sigma=sigma, lam=lam))
 
 
-def fedgeomed_plus(*, eta: float, sigma: float, delta: float = 0.1, lam: float = 0.0) -> FedPlus:
+def fedgeomed_plus(*, eta: float, sigma: float, delta: float = 0.3, lam: float = 0.0) -> FedPlus:
     """δ-geometric median, λ = 0, σ > 0, personal models."""
     return FedPlus(LocalSolve(psi=L2(delta), eta=eta, sigma=sigma, lam=lam))
 
 
-def fedcomed_plus(*, eta: float, sigma: float, delta: float = 0.1, lam: float = 0.0) -> FedPlus:
+def fedcomed_plus(*, eta: float, sigma: float, delta: float = 0.003, lam: float = 0.0) -> FedPlus:
     """δ-coordinatewise median, λ = 0, σ > 0, personal models."""
     return FedPlus(LocalSolve(psi=L1(delta), eta=eta, sigma=sigma, lam=lam))
 

@@ -97,6 +97,28 @@ def test_the_list(page):
     assert page.locator("#connection").inner_text() == "live"
 
 
+def test_the_list_says_why_a_run_is_damaged_or_failed(browser, tmp_path):
+    why = "DivergedError: party 3 has NaN in round 20. Lower eta."
+    below = "The run ends below the majority class: mean accuracy 30.0 % against 50.0 %."
+    Sample(rounds=20).write(tmp_path / "failed", upto=10, state="failed", message=why)
+    Sample(rounds=20).write(tmp_path / "below", message=below)
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "status.json").write_text("{")
+    with served(tmp_path) as made, opened(browser, made.address) as (shown, troubles):
+        shown.wait_for_selector("#runs tr")
+        said = {
+            run: shown.locator(f'tr[data-run="{run}"] .why')
+            for run in ("failed", "below", "damaged")
+        }
+        assert said["failed"].inner_text() == why
+        assert said["below"].inner_text() == below
+        assert "status.json cannot be read" in said["damaged"].inner_text()
+        name(shown, "failed").click()
+        shown.wait_for_selector("#run-trouble:not([hidden])")
+        assert shown.locator("#run-trouble").inner_text() == why
+        assert (troubles.errors, troubles.elsewhere) == ([], [])
+
+
 def test_search(page):
     page.fill("#search", "study geomed")
     wait(page, "document.querySelectorAll('#runs tr').length === 2")

@@ -66,7 +66,7 @@ def test_targets_with_a_fraction_are_regressed_on_and_whole_ones_are_classes():
     classes = Federation.from_frame(frame, party="hospital", target="grade")
     assert classes.info.classes == ("2", "5", "9")
     assert set(classes.train.y.tolist()) == {0, 1, 2}
-    told = Federation.from_frame(frame, party="hospital", target="grade", regress=True)
+    told = Federation.from_frame(frame, party="hospital", target="grade", task="regression")
     assert set(told.train.y.tolist()) == {2.0, 5.0, 9.0}
 
 
@@ -107,7 +107,7 @@ def test_gaps_are_refused_or_filled_with_the_training_mean():
             {},
             "target 'outcome' must be there in every row, got 50",
         ),
-        ({}, {"regress": True}, "target 'outcome' must be numbers, got texts such as"),
+        ({}, {"task": "regression"}, "target 'outcome' must be numbers, got texts such as"),
         ({}, {"missing": "zero"}, "missing must be refuse or mean"),
     ],
 )

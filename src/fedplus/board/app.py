@@ -4,7 +4,6 @@ import asyncio
 import functools
 import importlib.metadata
 import json
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ from fedplus._check import SettingError, require
 from fedplus.board.events import Stream
 from fedplus.board.guard import HEADERS, Guard
 from fedplus.board.index import Index
-from fedplus.board.place import ITSELF, NoRunError, located, stamp
-from fedplus.board.points import finite
+from fedplus.board.place import ITSELF, NoRunError, is_plain, located, stamp
+from fedplus.board.points import facts
 from fedplus.board.row import read_row
 from fedplus.experiments.folder import ENV, PARTIES, REPORT, ROUNDS, SPEC, RunFolder
 
@@ -103,12 +102,12 @@ def _run(request: Request) -> Response:
     row = index.row(run) or read_row(run, path)[0]
     parties: dict[str, Any] = {}
     trouble = ""
-    if stamp(path / PARTIES):
-        try:
-            parties = RunFolder(path).parties
-        except SettingError as error:
-            trouble = str(error)
-    return _json({"run": row._asdict(), "parties": finite(parties), "trouble": trouble})
+    try:
+        if is_plain(path / PARTIES):
+            parties = facts(RunFolder(path).parties)
+    except SettingError as error:
+        trouble = str(error)
+    return _json({"run": row._asdict(), "parties": parties, "trouble": trouble})
 
 
 def _events(request: Request) -> Response:
@@ -133,15 +132,21 @@ def _report(request: Request) -> Response:
     path = located(request.app.state.index.folder, request.path_params["run"] or ITSELF)
     written, grown = stamp(path / REPORT), stamp(path / ROUNDS)
     if written and (grown is None or written.changed >= grown.changed):
-        page = (path / REPORT).read_bytes()
+        page = _read(path / REPORT)
     else:
-        names = (SPEC, ENV, PARTIES, ROUNDS)
-        odd = [name for name in names if os.path.lexists(path / name) and not stamp(path / name)]
-        require(not odd, "A run's files", ", ".join(odd), "plain files rather than links")
+        for name in (SPEC, ENV, PARTIES, ROUNDS):
+            is_plain(path / name)
         from fedplus.report import html
 
         page = html.page([RunFolder(path)]).encode()
     return HTMLResponse(page, headers={"Content-Security-Policy": REPORT_POLICY})
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SettingError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 def _whole(text: str, name: str) -> int:

@@ -9,7 +9,7 @@ from fedplus._check import SettingError, require
 from fedplus.board import points
 from fedplus.board.follow import NOTHING, START, News, Position, position, read_on
 from fedplus.board.index import Index
-from fedplus.board.place import NoRunError, Stamp, located, parts, stamp
+from fedplus.board.place import NoRunError, Stamp, is_plain, located, parts, stamp
 from fedplus.experiments.folder import ROUNDS
 
 MOST = 32
@@ -74,7 +74,7 @@ class Stream:
             seen = stamp(path)
             if one.told and seen == one.seen and not one.more:
                 return None
-            news = read_on(path, one.position) if seen else NOTHING
+            news = read_on(path, one.position) if is_plain(path) else NOTHING
             content = self._content(one.run, news)
         except (SettingError, RecursionError) as error:
             return self._trouble(one, error, seen)

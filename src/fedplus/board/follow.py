@@ -6,7 +6,8 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from fedplus.experiments.folder import parsed
+from fedplus._check import SettingError
+from fedplus.experiments.folder import LARGEST, parsed
 
 CHUNK = 1 << 20
 TAIL = 64
@@ -51,14 +52,18 @@ def read_on(path: Path, after: Position) -> News:
     """Whole lines after a position, a chunk of them at most."""
     try:
         file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb")
-    except OSError:
+    except FileNotFoundError:
         return NOTHING
+    except OSError as error:
+        raise SettingError(f"{path} cannot be read: {error.strerror or error}.") from error
     with file:
         begin = after if _tail(file, after.offset) == after.check else START
         file.seek(begin.offset)
         content = file.read(CHUNK)
         while b"\n" not in content and (rest := file.read(len(content))):
             content += rest
+            if len(content) > LARGEST:
+                raise SettingError(f"{path} is damaged: a line is longer than {LARGEST:,} bytes.")
         more = file.read(1) != b""
         lines, size = parsed(content, path)
         end = begin.offset + size

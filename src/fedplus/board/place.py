@@ -35,6 +35,18 @@ def stamp(path: str | Path) -> Stamp | None:
     return Stamp(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
+def is_plain(path: Path) -> bool:
+    """Whether there is a plain file at a path.
+
+    Raises:
+        SettingError: Something else is there: a link, a folder or a pipe.
+    """
+    found = stamp(path) is not None
+    if not found and os.path.lexists(path):
+        raise SettingError(f"{path} cannot be read: the board reads plain files only, not links.")
+    return found
+
+
 def usable(name: str) -> bool:
     """Whether a folder of this name is looked into."""
     return not name.startswith(".") and name.isprintable() and not set(name) & set("/\\:")

@@ -23,7 +23,7 @@ def curve(line: Any) -> Numbers:
         _inside(personal, "mean"),
         _inside(personal, "worst"),
         _inside(shared, "mean"),
-        sum(losses) / len(losses) if losses else None,
+        number(sum(losses) / len(losses)) if losses else None,
     ]
 
 
@@ -38,13 +38,25 @@ def party(line: Mapping[str, Any], index: int) -> Numbers:
     return [line["round"], *(number(a[index]) if index < len(a) else None for a in lists)]
 
 
-def finite(value: Any) -> Any:
-    """A JSON value without the NaN and Inf that no browser reads."""
-    if isinstance(value, dict):
-        return {str(key): finite(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [finite(inner) for inner in value]
-    return number(value) if isinstance(value, float) else value
+def facts(parties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page shows of ``parties.json``.
+
+    Raises:
+        SettingError: It has no list of names.
+    """
+    names = parties.get("names")
+    if not isinstance(names, list):
+        raise SettingError("parties.json is damaged: names must be a list.")
+    numbers = {
+        key: [number(value) for value in found]
+        for key in ("train", "test", "local", "majority")
+        if isinstance(found := parties.get(key), list)
+    }
+    return {
+        "names": [str(name) for name in names],
+        "outliers": [str(name) for name in _list(parties, "outliers")],
+        **numbers,
+    }
 
 
 def _list(line: Mapping[str, Any], name: str) -> list[Any]:

@@ -12,6 +12,7 @@ from fedplus.cli.settings import JSON, parsed
 from fedplus.data import SETS, card, load
 from fedplus.data.files import chosen, fetch, find, place
 from fedplus.data.load import named
+from fedplus.experiments.defaults import chosen_settings
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, suggest_commands=False,
@@ -118,8 +119,10 @@ def show_card(
         draw(federation, picture)
     if as_json:
         _print_json(card.figures(federation))
-    else:
-        print(card.text(federation, shutil.get_terminal_size((100, 24)).columns))
+        return
+    print(card.text(federation, shutil.get_terminal_size((100, 24)).columns))
+    if tuned := chosen_settings(name):
+        print(f"Settings chosen for it on validation samples: {tuned}.")
 
 
 def _state(name: str) -> str:

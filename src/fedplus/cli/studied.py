@@ -15,9 +15,10 @@ import typer
 
 from fedplus._check import SettingError, require
 from fedplus._write import SHARED, make_folder, write_atomically
+from fedplus.data.tables import TASKS, UnclearTaskError
 from fedplus.experiments.asked import asked, from_file
 from fedplus.experiments.compiled import keep_compiled
-from fedplus.experiments.defaults import filled
+from fedplus.experiments.defaults import chosen_settings, filled
 from fedplus.experiments.folder import REPORT, SPEC, RunFolder
 from fedplus.experiments.running import Told, folders_of, run_all, slug
 from fedplus.experiments.source import Source
@@ -39,18 +40,19 @@ class Output(NamedTuple):
 
     as_json: bool
 
-    def __call__(self, folder: Path, runs: Sequence[RunFolder], title: str) -> None:
-        """The table and where everything is."""
+    def __call__(self, folder: Path, runs: Sequence[RunFolder], spec: Spec) -> None:
+        """Print the table, and where everything is."""
         from fedplus.report import formats
         from fedplus.report.groups import grouped
         from fedplus.report.html import write_report
         from fedplus.report.read import read
-        from fedplus.report.summary import verdict
+        from fedplus.report.summary import verdict, warnings
         from fedplus.report.tables import compared
 
         groups = grouped([read(run) for run in runs])
         table = compared(groups)
-        report = write_report(runs, folder / REPORT, title=title or None)
+        warned = [text for text in warnings(groups, table.score) if " failed: " not in text]
+        report = write_report(runs, folder / REPORT, title=spec.title or None)
         if len(runs) > 1:
             for suffix, made in (
                 ("csv", formats.comma_separated), ("md", formats.markdown), ("tex", formats.latex)
@@ -60,7 +62,7 @@ class Output(NamedTuple):
             told = {
                 "folder": str(folder), "report": str(report),
                 "runs": [{"folder": str(run.path), **run.status} for run in runs],
-                "table": formats.as_records(table),
+                "table": formats.as_records(table), "warnings": warned,
             }  # fmt: skip
             print(json.dumps(told, indent=2, ensure_ascii=False))
         else:
@@ -71,6 +73,10 @@ class Output(NamedTuple):
             console.print(formats.terminal(table))
             for text in filter(None, (formats.footnote(table), verdict(groups, table.score))):
                 console.print(text, markup=False)
+            for text in warned:
+                console.print(f"Warning: {text}", markup=False)
+            if chosen := chosen_settings(spec.data.name, spec.methods):
+                print(f"Chosen for {spec.data.name} on validation samples: {chosen}.")
             print(f"Runs and models: {folder}")
             print(f"Report:          {report}")
         failed = [run for run in runs if run.status["state"] == "failed"]
@@ -110,14 +116,42 @@ def _run(
     spec: Spec, source: Source, folder: Path, track: Sequence[str], output: Output, *, resume: bool
 ) -> None:
     keep_compiled()
+    try:
+        runs = _trained(spec, source, folder, track, resume=resume)
+    except UnclearTaskError as error:
+        data = {**spec.data.model_dump(exclude_none=True), "task": _chosen_task(error, source)}
+        spec = spec.model_copy(update={"data": type(spec.data).model_validate(data)})
+        runs = _trained(spec, source, folder, track, resume=resume)
+    output(folder, runs, spec)
+
+
+def _trained(
+    spec: Spec, source: Source, folder: Path, track: Sequence[str], *, resume: bool
+) -> list[RunFolder]:
     several = len(folders_of(spec, folder))
     with _shown(spec, several) if several > 1 else nullcontext() as told:
         try:
-            runs = run_all(spec, folder, source, resume=resume, trackers=track, told=told)
+            return run_all(spec, folder, source, resume=resume, trackers=track, told=told)
         except KeyboardInterrupt as stop:
             again = f"Go on with: fedplus run --resume {shlex.quote(str(folder))}"
             raise StoppedError(again if (folder / SPEC).exists() else "") from stop
-    output(folder, runs, spec.title)
+
+
+def _chosen_task(error: UnclearTaskError, source: Source) -> str:
+    """Ask at a terminal whether the target is an amount or a class; elsewhere refuse."""
+    about = f"{source.where(('data',))}target {error.target!r}: {error.reason}"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise SettingError(
+            f"{about}. Add --set task=regression if they are amounts such as an age or a price, "
+            "--set task=classification if each is a class (in a TOML file: "
+            'task = "regression" in [data]).'
+        ) from error
+    typer.echo(f"{about}. Are they amounts (regression) or classes (classification)?", err=True)
+    while True:
+        given = typer.prompt("Task [classification/regression]", err=True).strip().lower()
+        found = [task for task in TASKS if given and task.startswith(given)]
+        if found:
+            return found[0]
 
 
 @contextmanager

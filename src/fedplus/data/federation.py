@@ -25,6 +25,7 @@ from fedplus.data.partition import Partitioner
 from fedplus.data.split import Pair, Split
 
 Missing = Literal["refuse", "mean"]
+Task = Literal["classification", "regression"]
 MOST = 2**31 - 1
 
 
@@ -131,7 +132,7 @@ class Federation(NamedTuple):
 
     @classmethod
     def from_frame(
-        cls, frame: Any, *, party: str, target: str, regress: bool | None = None,
+        cls, frame: Any, *, party: str, target: str, task: Task | None = None,
         missing: Missing = "refuse", **split: Unpack[Splitting],
     ) -> "Federation":  # fmt: skip
         """A federation of a pandas or polars data frame, a row a sample.
@@ -140,37 +141,41 @@ class Federation(NamedTuple):
             frame: Its columns, beside the two below, are the inputs, and hold numbers.
             party: Column that says whose sample it is.
             target: Column to predict.
-            regress: Whether the target is a number to predict rather than a class; None: if any of
-                its numbers has a fraction.
+            task: "classification" or "regression". By default texts and up to 20 different whole
+                numbers are classes, and numbers with a fraction are regressed on; with more
+                different whole numbers it has to be given.
             missing: "mean": a missing input becomes the mean of the training samples' ones.
             **split: See ``Splitting``.
         """
         from fedplus.data.tables import federation_of_frame
 
-        return federation_of_frame(frame, party, target, regress, missing, split)
+        return federation_of_frame(frame, party, target, task, missing, split)
 
     @classmethod
     def from_folder(
         cls, path: str | os.PathLike[str], *, target: str = "y",
-        regress: bool | None = None, missing: Missing = "refuse", **split: Unpack[Splitting],
+        task: Task | None = None, missing: Missing = "refuse", **split: Unpack[Splitting],
     ) -> "Federation":  # fmt: skip
         """A federation of a folder with one CSV, Parquet or npz file a party, named after it.
 
+        Loading takes at most 4096 MB of memory, which is checked before it is taken;
+        ``FEDPLUS_MAX_DATA_MB`` in the environment sets another limit.
+
         Args:
             path: The folder. A CSV file has a header; an npz file holds arrays ``x`` and ``y``.
-            target: Column to predict.
-            regress: As in ``from_frame``.
+            target: Column to predict; of npz files it is always ``y``.
+            task: As in ``from_frame``.
             missing: As in ``from_frame``.
             **split: See ``Splitting``.
         """
         from fedplus.data.folders import federation_of_folder
 
-        return federation_of_folder(path, target, regress, missing, split)
+        return federation_of_folder(path, target, task, missing, split)
 
     @classmethod
     def from_hf(
         cls, dataset: Any, *, partition_by: Any, x: str | Sequence[str] | None = None,
-        y: str = "label", **split: Unpack[Splitting],
+        y: str = "label", task: Task | None = None, **split: Unpack[Splitting],
     ) -> "Federation":  # fmt: skip
         """A federation of a Hugging Face ``datasets.Dataset``.
 
@@ -180,11 +185,12 @@ class Federation(NamedTuple):
             x: Column, or columns of numbers, with the inputs; by default all but ``y`` and
                 ``partition_by``.
             y: Column with the labels.
+            task: As in ``from_frame``; without meaning where the data set names its classes.
             **split: See ``Splitting``.
         """
         from fedplus.data.hugging_face import federation_of_dataset
 
-        return federation_of_dataset(dataset, partition_by, x, y, split)
+        return federation_of_dataset(dataset, partition_by, x, y, task, split)
 
     def first(self, parties: int) -> "Federation":
         """The first so many parties, with all that they hold.

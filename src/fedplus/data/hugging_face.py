@@ -7,7 +7,7 @@ import numpy as np
 
 from fedplus._check import SettingError, require
 from fedplus._types import Host
-from fedplus.data.federation import Federation
+from fedplus.data.federation import Federation, Task
 from fedplus.data.holdout import Splitting
 from fedplus.data.info import Info
 from fedplus.data.partition import by_column
@@ -15,8 +15,9 @@ from fedplus.data.tables import labels
 
 
 def federation_of_dataset(
-    dataset: Any, partition_by: Any, x: str | Sequence[str] | None, y: str, split: Splitting
-) -> Federation:
+    dataset: Any, partition_by: Any, x: str | Sequence[str] | None, y: str, task: Task | None,
+    split: Splitting,
+) -> Federation:  # fmt: skip
     """See ``Federation.from_hf``."""
     known = list(getattr(dataset, "column_names", ()))
     require(
@@ -34,7 +35,7 @@ def federation_of_dataset(
     named = getattr(dataset.features.get(y), "names", None)
     codes, classes = _array(dataset, y), tuple(named or ())
     if not named:
-        codes, classes = labels(codes, y, None)
+        codes, classes = labels(codes, y, task)
     if isinstance(partition_by, str):
         rows = by_column(_array(dataset, partition_by))(codes, np.random.default_rng(0))
     else:

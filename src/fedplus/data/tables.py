@@ -5,21 +5,41 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._check import require
+from fedplus._check import SettingError, require
 from fedplus._types import Host
-from fedplus.data.federation import Federation, Missing, of_rows
+from fedplus.data.federation import Federation, Missing, Task, of_rows
 from fedplus.data.holdout import Splitting, divided, require_splitting
 from fedplus.data.info import Info
 from fedplus.data.partition import by_column
 
+MOST_CLASSES = 20
+"""Different whole numbers of a target beyond which one has to say whether they are classes."""
+TASKS = ("classification", "regression")
 Table = dict[str, Host]
 """Columns by name, all of one length."""
 GAPS = ("", "?", "NA", "nan", "NaN", "None", "<NA>")
 """Texts that stand for nothing."""
 
 
+class UnclearTaskError(SettingError):
+    """A target could be an amount or a class, and nobody said which."""
+
+    def __init__(self, target: str, different: int) -> None:
+        self.target, self.different = target, different
+        super().__init__(
+            f'task must be "classification" or "regression" for target {target!r}, got none, and '
+            f'{self.reason}. Pass task="regression" if they are amounts such as an age or a price, '
+            'task="classification" if each is a class.'
+        )
+
+    @property
+    def reason(self) -> str:
+        """Why it is not clear."""
+        return f"it has {self.different:,} different whole numbers (more than {MOST_CLASSES})"
+
+
 def federation_of_frame(
-    frame: Any, party: str, target: str, regress: bool | None, missing: Missing,
+    frame: Any, party: str, target: str, task: Task | None, missing: Missing,
     split: Splitting,
 ) -> Federation:  # fmt: skip
     """See ``Federation.from_frame``."""
@@ -38,16 +58,16 @@ def federation_of_frame(
     gaps = int(_missing(whose).sum())
     require(gaps == 0, f"party {party!r}", f"{gaps} rows without one", "there in every row")
     rows = by_column(_texts(whose))(whose, np.random.default_rng(0))
-    return federation_of_table(table, rows, target, regress, missing, split)
+    return federation_of_table(table, rows, target, task, missing, split)
 
 
 def federation_of_table(
-    table: Table, rows: Mapping[str, Host], target: str, regress: bool | None,
+    table: Table, rows: Mapping[str, Host], target: str, task: Task | None,
     missing: Missing, split: Splitting,
 ) -> Federation:  # fmt: skip
     """Columns to inputs and labels, and each party's rows to its samples."""
     require_splitting(split)
-    y, classes = labels(table[target], target, regress)
+    y, classes = labels(table[target], target, task)
     inputs = {name: column for name, column in table.items() if name != target}
     require(bool(inputs), "the table", f"only {target!r}", f"columns beside {target!r} as inputs")
     x = np.stack([_input(name, column, missing) for name, column in inputs.items()], axis=1)
@@ -67,22 +87,39 @@ def federation_with_gaps(
     return of_rows(filled, y, parts, split)
 
 
-def labels(column: Host, name: str, regress: bool | None) -> tuple[Host, tuple[str, ...]]:
-    """(numbers, ()) to regress on, or (class numbers, what they mean)."""
+def labels(column: Host, name: str, task: Task | None) -> tuple[Host, tuple[str, ...]]:
+    """Turn a target column into numbers or into classes.
+
+    Args:
+        column: Its values, numbers or texts.
+        name: Its name, for messages.
+        task: "classification" or "regression". None: texts and up to ``MOST_CLASSES`` different
+            whole numbers are classes, numbers with a fraction are regressed on.
+
+    Returns:
+        (numbers, ()) for regression, (class numbers, names of the classes) for classification.
+
+    Raises:
+        UnclearTaskError: ``task`` is None, and there are more different whole numbers than that.
+        SettingError: The column has gaps, or values that do not fit the task.
+    """
+    require(task in (None, *TASKS), "task", repr(task), " or ".join(TASKS))
     gaps = int(_missing(column).sum())
     require(gaps == 0, f"target {name!r}", f"{gaps} rows without one", "there in every row")
     if column.dtype.kind in "OUST" and not all(_is_number(value) for value in column.tolist()):
         texts = _texts(column)
-        require(not regress, f"target {name!r}", f"texts such as {texts[0]!r}", "numbers")
+        require(task != "regression", f"target {name!r}", f"texts such as {texts[0]!r}", "numbers")
         meaning, codes = np.unique(texts, return_inverse=True)
         return codes.astype(np.int32), tuple(meaning.tolist())
     require(column.dtype.kind in "biufOUT", f"target {name!r}", column.dtype, "numbers or texts")
     numbers = np.array([float(value) for value in column.tolist()])
     require(bool(np.isfinite(numbers).all()), f"target {name!r}", "an infinite number", "finite")
-    if bool((numbers != np.round(numbers)).any()) if regress is None else regress:
+    whole = bool((numbers == np.round(numbers)).all())
+    if task == "regression" or (task is None and not whole):
         return numbers.astype(np.float32), ()
     known, codes = np.unique(numbers, return_inverse=True)
-    whole = bool((known == np.round(known)).all())
+    if task is None and len(known) > MOST_CLASSES:
+        raise UnclearTaskError(name, len(known))
     return codes.astype(np.int32), tuple(str(int(k)) if whole else f"{k!r}" for k in known.tolist())
 
 
@@ -128,4 +165,5 @@ def _is_number(value: Any) -> bool:
 
 
 def _texts(column: Host) -> Host:
-    return np.array([str(value) for value in column.tolist()])
+    """Return texts as objects: NumPy's own texts all take the width of the longest."""
+    return np.array([str(value) for value in column.tolist()], dtype=object)

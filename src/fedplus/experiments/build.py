@@ -51,7 +51,7 @@ MODELS: dict[str, tuple[Callable[..., models.Model], tuple[str, ...]]] = {
     "eiie": (models.eiie, ("channels", "filters", "cost")),
 }
 """With what can be set; the sizes of inputs and outputs come from the data."""
-OF_FILES = {"target", "regress", "missing", *Splitting.__annotations__} - {"seed"}
+OF_FILES = {"target", "task", "missing", *Splitting.__annotations__} - {"seed"}
 """What can be set of a folder of files."""
 
 

@@ -5,6 +5,7 @@ FedProx's set-ups, which the paper uses. Other settings of a method follow from 
 are a place to start, not tuned for every data set: ``fedplus.tune`` chooses on validation samples.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fedplus.data import SETS
@@ -43,12 +44,13 @@ TRAINING = {
 }
 CHOSEN: dict[str, dict[str, dict[str, Any]]] = {
     # On validation images: examples/choose.py.
-    "digits-robust": {
-        "fedavg+": {"sigma": 0.5, "delta": 0.1},
-        "fedgeomed+": {"sigma": 0.5, "delta": 0.3},
-        "fedcomed+": {"sigma": 5.0, "delta": 0.003},
-    },
+    "digits-robust": {"fedcomed+": {"sigma": 5.0}},
 }
+"""Settings that differ from a method's usual ones on one data set.
+
+Only settings without a default in Python may stand here. The data set's card and the output of
+``fedplus run`` and ``fedplus compare`` name them.
+"""
 LABELS = {
     "local": "local SGD", "fedavg": "FedAvg", "fedprox": "FedProx", "rfa": "RFA",
     "comed": "coordinate median", "fedavg+": "FedAvg+", "fedgeomed+": "FedGeoMed+",
@@ -67,14 +69,15 @@ def training(data: str | None) -> Training:
 
 
 def settings_of(name: str, eta: float, data: str | None = None) -> dict[str, Any]:
-    """Settings of a method, those with a default of its own left out."""
+    """Return the settings of a method that have no default in Python; ``presets`` has the others."""
     sigma = PULL / eta
+    radius = method("fedgeomed+").settings["delta"]
     usual: dict[str, dict[str, Any]] = {
         "fedprox": {"eta": eta, "sigma": sigma},
-        "fedavg+": {"eta": eta, "sigma": sigma, "delta": 0.1},
-        "fedgeomed+": {"eta": eta, "sigma": sigma, "delta": 0.3},
-        "fedcomed+": {"eta": eta, "sigma": sigma, "delta": 0.003},
-        "hybrid": {"eta": eta, "sigma": sigma, "parts": {"*": {"psi": "l2", "delta": 0.3}}},
+        "fedavg+": {"eta": eta, "sigma": sigma},
+        "fedgeomed+": {"eta": eta, "sigma": sigma},
+        "fedcomed+": {"eta": eta, "sigma": sigma},
+        "hybrid": {"eta": eta, "sigma": sigma, "parts": {"*": {"psi": "l2", "delta": radius}}},
         "scaffold": {"eta_l": eta},
         "pfedme": {"eta": eta, "lam": 15.0, "eta_inner": eta},
         "perfedavg": {"alpha": eta, "beta": eta},
@@ -85,6 +88,31 @@ def settings_of(name: str, eta: float, data: str | None = None) -> dict[str, Any
     }
     found = usual.get(name, {"eta": eta})
     return found | CHOSEN.get(data or "", {}).get(name, {})
+
+
+def chosen_settings(data: str | None, methods: Sequence[Method] | None = None) -> str:
+    """Say which settings were chosen for this data set, e.g. "FedCoMed+: sigma = 5".
+
+    Args:
+        data: Name of the data set.
+        methods: Of a specification that is filled in: only settings that these methods really have
+            are named. By default all.
+
+    Returns:
+        One line, or an empty text if nothing was chosen for this data set.
+    """
+    chosen = CHOSEN.get(data or "", {})
+    if methods is not None:
+        has = {one.name: one.settings for one in methods}
+        chosen = {
+            name: settings
+            for name, settings in chosen.items()
+            if name in has and all(has[name].get(k) == v for k, v in settings.items())
+        }
+    return "; ".join(
+        f"{LABELS[name]}: " + ", ".join(f"{key} = {value:g}" for key, value in settings.items())
+        for name, settings in chosen.items()
+    )
 
 
 def filled(spec: Spec) -> Spec:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import tomllib
 import zlib
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ ROUNDS, CHECKPOINT, MODELS, REPORT = "rounds.jsonl", "checkpoint", "models", "re
 GLOBAL = "global.safetensors"
 DEPTH = 4
 """How deep below a folder runs are looked for."""
+LARGEST = 2**30
+"""Bytes of a file that is read as a whole, and of a line of ``rounds.jsonl``."""
 LONGEST = 200
 """Of a file's name, in characters."""
 
@@ -45,8 +48,8 @@ class RunFolder(NamedTuple):
     def spec(self) -> dict[str, Any]:
         """What was asked for."""
         try:
-            return tomllib.loads((self.path / SPEC).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            return tomllib.loads(self.text(SPEC))
+        except (ValueError, RecursionError) as error:
             raise SettingError(f"{self.path / SPEC} cannot be read: {error}.") from error
 
     @property
@@ -55,26 +58,69 @@ class RunFolder(NamedTuple):
         path = self.path / ROUNDS
         if not path.exists():
             return []
-        return parsed(path.read_bytes(), path)[0]
+        return parsed(self._bytes(ROUNDS), path)[0]
+
+    def text(self, name: str) -> str:
+        """Return the text of one of its files.
+
+        Raises:
+            SettingError: The file is absent, too large, not UTF-8, or may not be read.
+        """
+        try:
+            return self._bytes(name).decode("utf-8")
+        except ValueError as error:
+            raise SettingError(f"{self.path / name} cannot be read: {error}.") from error
+
+    def _bytes(self, name: str) -> bytes:
+        path = self.path / name
+        try:
+            require_plain(path)
+            size = path.stat().st_size
+            if size > LARGEST:
+                raise SettingError(f"{path} must have at most {LARGEST:,} bytes, got {size:,}.")
+            return path.read_bytes()
+        except OSError as error:
+            raise SettingError(f"{path} cannot be read: {error.strerror or error}.") from error
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name
         try:
-            found = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
+            found = json.loads(self._bytes(name))
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, SettingError):
+                raise
             raise SettingError(f"{path} cannot be read: {error}.") from error
         if not isinstance(found, dict):
             raise SettingError(f"{path} must hold a JSON object, got {type(found).__name__}.")
         return found
 
 
-def parsed(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The whole lines of ``rounds.jsonl``, and how many bytes they take."""
+def require_plain(path: Path) -> None:
+    """Require that a path is a plain file if it is there: reading a pipe would wait for ever.
+
+    Raises:
+        SettingError: It is a folder, a pipe or another special file.
+        OSError: It cannot be looked at.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise SettingError(f"{path} cannot be read: it is not a plain file.")
+
+
+def parsed(content: bytes, where: object) -> tuple[list[dict[str, Any]], int]:
+    """The whole lines of ``rounds.jsonl``, and how many bytes they take; ``where`` is for messages."""
     end = content.rfind(b"\n") + 1
     try:
-        return [json.loads(line) for line in content[:end].splitlines()], end
-    except ValueError as error:
-        raise SettingError(f"{path} is damaged: {error}.") from error
+        lines = [json.loads(line) for line in content[:end].splitlines()]
+    except (ValueError, RecursionError) as error:
+        raise SettingError(f"{where} is damaged: {error}.") from error
+    if not all(isinstance(line, dict) and is_round(line.get("round")) for line in lines):
+        raise SettingError(f"{where} is damaged: a line without a round.")
+    return lines, end
+
+
+def is_round(value: object) -> bool:
+    """Whether this is a whole number that a round can have."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
 def is_run(path: Path) -> bool:

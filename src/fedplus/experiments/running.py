@@ -144,7 +144,8 @@ def run_one(
         known = _earlier(folder) if done else None
         writer = Writer(folder, spec, ready.federation, ready.model.task, done)
         with _state_of(writer), tracking(trackers, folder, spec) as observers:
-            writer.parties(known or _references(ready, spec, local, told))
+            references = known or _references(ready, spec, local, told)
+            writer.parties(references)
 
             def observe(evaluated: Evaluated) -> None:
                 line = writer.observe(evaluated)
@@ -161,6 +162,7 @@ def run_one(
                 progress=label if told is None else False,
             )  # fmt: skip
             writer.models(run)
+            writer.finish(run, references["majority"])
 
 
 def _recording(ready: Prepared, algorithm: AbstractAlgorithm[Any]) -> dict[str, Any]:
@@ -171,7 +173,7 @@ def _recording(ready: Prepared, algorithm: AbstractAlgorithm[Any]) -> dict[str, 
 
 @contextlib.contextmanager
 def _state_of(writer: Writer) -> Iterator[None]:
-    """Say in ``status.json`` how the run ended."""
+    """Say in ``status.json`` why a run did not end as it should."""
     try:
         yield
     except DivergedError as error:
@@ -183,8 +185,6 @@ def _state_of(writer: Writer) -> Iterator[None]:
         with contextlib.suppress(OSError):
             writer.tell("failed", f"{type(error).__name__}: {error}")
         raise
-    else:
-        writer.tell("finished")
 
 
 def _references(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedplus._check import SettingError
+from fedplus.data.tables import UnclearTaskError
 
 Place = tuple[str | int, ...]
 """Of a key: the names of its tables, the number in a list of tables, its own name."""
@@ -37,6 +38,8 @@ class Source(NamedTuple):
         """Say where, in a complaint about what this table asks for."""
         try:
             yield
+        except UnclearTaskError:
+            raise  # The command line says where, or asks.
         except SettingError as error:
             said = str(error)
             about = (said.split(" ", 1)[0], *re.findall(r"got (\w+)", said))

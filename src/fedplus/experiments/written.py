@@ -9,6 +9,7 @@ import numpy as np
 from fedplus._types import Host
 from fedplus._write import make_folder, write_atomically, write_folder_atomically
 from fedplus.data.federation import Federation
+from fedplus.experiments.constant_answer import below_constant
 from fedplus.experiments.environment import environment
 from fedplus.experiments.files import append_line, keep_lines, write_json
 from fedplus.experiments.folder import (
@@ -39,6 +40,7 @@ class Writer:
         """Begin the folder, or go on with it: ``done`` rounds are kept by a checkpoint."""
         self.folder = folder
         self._federation, self._task, self._path = federation, task, tuple(spec.train.path)
+        self._standardised = spec.data.standardise
         self._round = 0
         (method,), (seed,) = spec.methods, spec.seeds
         about = {
@@ -75,6 +77,16 @@ class Writer:
             self._round = evaluated.round
         self._status.evaluated(line)
         return line
+
+    def finish(self, run: Run, constant: Host | None) -> None:
+        """Say that the run has ended; warn if always the same answer would have been better."""
+        warning = ""
+        if constant is not None:
+            mean = float(run.evaluations["personal_score"][-1].mean())
+            known = float(np.mean(constant))
+            told = self._task.score_name, self._task.better, mean, known, self._standardised
+            warning = below_constant(*told)
+        self.tell("finished", f"The run {warning}" if warning else "")
 
     def tell(self, state: str, message: str = "") -> None:
         """Replace ``status.json``."""

@@ -66,6 +66,7 @@ class LocalDeployment:
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **(extra or {}),
         }  # fmt: skip
         make_folder(self.folder / "flwr")
+        self.folder.chmod(0o700)
         if not (self.folder / AUTHORITY).exists():
             write_certificates(self.folder, ["localhost", HOST])
         (self.folder / "flwr" / "config.toml").write_text(

@@ -55,7 +55,7 @@ def collect(asked: Asked) -> Files:
         rows = [
             {
                 "method": record["method"] or "majority", "label": record["label"],
-                **{key: record.get(key) for key in KEPT},
+                **{key: record.get(key) for key in KEPT}, "best": record["leads"],
             }
             for record in as_records(table_of(runs))
         ]  # fmt: skip

@@ -67,6 +67,7 @@ def collect(asked: Asked) -> Files:
             {
                 "data": row, "settings": kind, "method": record["method"] or "majority",
                 "label": record["label"], **{key: record.get(key) for key in KEPT},
+                "best": record["leads"],
                 "paper": paper.get(row, {}).get(record["method"]),
             }
             for record in as_records(table_of(runs))

@@ -8,6 +8,7 @@ from fedplus._check import require
 from fedplus.experiments.folder import RunFolder
 from fedplus.report import gaining, over_parties, over_rounds, summary, vouching
 from fedplus.report.groups import Group, grouped, score_of
+from fedplus.report.headline import best_of
 from fedplus.report.read import read
 from fedplus.report.words import Score, count, listed
 
@@ -19,7 +20,7 @@ def content(
     require(len(runs) > 0, "runs of a report", "none", "one at least")
     groups = grouped([read(run) for run in runs])
     score = score_of(groups)
-    winner = summary.best_of([g for g in groups if g.method != "local"] or groups, score)
+    winner = best_of([g for g in groups if g.method != "local"] or groups, score)
     best = winner.label if winner else ""
     sections = [
         over_rounds.learning(groups, score),
@@ -35,6 +36,7 @@ def content(
         "title": title or _title(groups),
         "about": _about(groups, score),
         "verdict": summary.verdict(groups, score),
+        "warnings": summary.warnings(groups, score),
         "stand_in": summary.stand_ins(groups),
         "summary": summary.table(groups),
         "sections": [section for section in sections if section],
@@ -69,8 +71,9 @@ def _about(groups: Sequence[Group], score: Score) -> str:
 
 def _command(groups: Sequence[Group]) -> str:
     """What made the runs, where all were made by one command."""
-    made = {tuple(run.env.get("command") or ()) for group in groups for run in group.runs}
-    words = [str(word) for word in made.pop()] if len(made) == 1 else []
+    commands = [run.env.get("command") for group in groups for run in group.runs]
+    made = {tuple(map(str, words)) if isinstance(words, list) else () for words in commands}
+    words = list(made.pop()) if len(made) == 1 else []
     return shlex.join(["fedplus", *words[1:]]) if words else ""
 
 

@@ -27,9 +27,13 @@ def footnote(table: Table) -> str:
     if all(row.p is None for row in table.rows):
         return ""
     return (
-        "p: paired t-test over seeds against the best mean (*), Holm-corrected; "
+        f"p: paired t-test over seeds against the {_most(table)} mean (*), Holm-corrected; "
         f"below {LEVEL:g} the difference is significant."
     )
+
+
+def _most(table: Table) -> str:
+    return "highest" if table.score.sign > 0 else "lowest"
 
 
 def terminal(table: Table) -> "RichTable":
@@ -103,7 +107,7 @@ def as_records(table: Table) -> list[dict[str, Any]]:
                 for heading in table.headings
                 for suffix, value in _figures(row, heading).items()
             },
-            "p": row.p, "best": row.is_best, "note": row.note,
+            "p": row.p, "leads": row.leads, "best": row.is_best, "note": row.note,
         }
         for row in table.rows
     ]  # fmt: skip
@@ -128,7 +132,7 @@ def _headings(table: Table) -> list[str]:
 
 
 def _cells(table: Table, row: Row) -> list[str]:
-    cells = [row.label + ("*" if row.is_best else "")]
+    cells = [marked_label(row)]
     cells += [
         table.score.spread(row.columns.get(heading, ())).removesuffix(" %")
         for heading in table.headings
@@ -139,9 +143,25 @@ def _cells(table: Table, row: Row) -> list[str]:
     return [*cells, row.note] if "note" in headings else cells
 
 
+def marked_label(row: Row) -> str:
+    """Return the label, with a star if the mean is the one that p is about."""
+    return f"{row.label}*" if row.leads else row.label
+
+
 def p_value(row: Row) -> str:
     """With three digits; nothing where it was not tested."""
-    return "" if row.p is None else ("< 0.001" if row.p < 0.001 else f"{row.p:.3f}")
+    return "" if row.p is None else p_text(row.p).removeprefix("p ").removeprefix("= ")
+
+
+def p_text(p: float, *, most: bool = False, least: bool = False) -> str:
+    """Write a p-value out, as one number or as the largest or smallest of several.
+
+    >>> p_text(0.0123), p_text(0.0123, most=True), p_text(0.2, least=True), p_text(1e-5)
+    ('p = 0.012', 'p ≤ 0.012', 'p ≥ 0.200', 'p < 0.001')
+    """
+    if p < 0.001:
+        return "p < 0.001"
+    return f"p {'≤' if most else '≥' if least else '='} {p:.3f}"
 
 
 _SPECIAL = {

@@ -129,7 +129,7 @@ def _but_for_the_seed(run: Run) -> str:
     """The specification without its seeds: runs that share it are repetitions of one experiment."""
     try:
         spec = tomllib.loads(run.spec)
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return run.spec
     spec.pop("seeds", None)
     if isinstance(spec.get("data"), dict):

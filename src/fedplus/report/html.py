@@ -38,7 +38,7 @@ def page(runs: Sequence[RunFolder], *, title: str | None = None, command: str | 
             _web("report.js"),
         )
     ]
-    return Template(_web("report.html")).substitute(
+    made = Template(_web("report.html")).substitute(
         policy=_policy(scripts),
         title=html.escape(told["title"]),
         about=html.escape(told["about"]),
@@ -47,6 +47,7 @@ def page(runs: Sequence[RunFolder], *, title: str | None = None, command: str | 
         payload=_json(told),
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
     )
+    return made.encode("utf-8", "replace").decode("utf-8")  # Half a surrogate pair does not encode.
 
 
 def _policy(scripts: Sequence[str]) -> str:

@@ -94,8 +94,9 @@ def _ends(found: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
         return sentence(f"{best.label} goes {ends} in {after}.")
     if score.text(top.y[-1]) == score.text(bottom.y[-1]):
         return f"All end at {score.text(top.y[-1])}, after {after}."
+    most = "highest" if score.sign > 0 else "lowest"
     return sentence(
-        f"{best.label} ends best, at {score.text(top.y[-1])} after {after}; "
+        f"{best.label} ends {most}, at {score.text(top.y[-1])} after {after}; "
         f"{last.label} ends at {score.text(bottom.y[-1])}."
     )
 
@@ -174,7 +175,7 @@ def _along(label: str, line: Curve, score: Score) -> str:
     best = (
         ""
         if at in (0, line.x.size - 1)
-        else f", and is best in between, {score.text(line.y[at])} at λ = {line.x[at]:g}"
+        else f", and reaches {score.text(line.y[at])} in between, at λ = {line.x[at]:g}"
     )
     return f"{label} goes from {first} (own models) to {last} (the global one){best}"
 

@@ -1,18 +1,20 @@
-"""Who is best: the table at the top, and the verdict in words."""
+"""The top of the report: the verdict in words, warnings, and the table."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from fedplus.report.formats import footnote, p_value
+from fedplus.experiments.constant_answer import below_constant
+from fedplus.report.formats import footnote, marked_label, p_value
 from fedplus.report.groups import Group
+from fedplus.report.headline import headline
 from fedplus.report.read import average
 from fedplus.report.tables import compared
-from fedplus.report.words import Score, count, listed, sentence
+from fedplus.report.words import Score, count
 
-MANY = 5
-"""Beyond this outliers are counted rather than named."""
+MOST = 5
+"""Failed runs of a report whose reason is shown."""
 STATES = (
     ("running", "is still going on", "are still going on"),
     ("stopped", "was stopped before its end", "were stopped before their end"),
@@ -27,7 +29,7 @@ def table(groups: Sequence[Group]) -> dict[str, Any]:
     noted = any(row.note for row in made.rows)
     rows = [
         [
-            row.label,
+            marked_label(row) if with_p else row.label,
             *(made.score.spread(row.columns.get(heading, ())) for heading in made.headings),
             *[p_value(row)] * with_p, str(len(row.seeds)), *[row.note] * noted,
         ]
@@ -38,7 +40,8 @@ def table(groups: Sequence[Group]) -> dict[str, Any]:
         "rows": rows,
         "best": [i for i, row in enumerate(made.rows) if row.is_best],
         "references": [i for i, row in enumerate(made.rows) if row.method is None],
-        "note": footnote(made).replace(" (*)", " (bold)"),
+        "note": footnote(made)
+        + (" Bold: the best." if any(row.is_best for row in made.rows) else ""),
     }
 
 
@@ -53,7 +56,7 @@ def verdict(groups: Sequence[Group], score: Score) -> str:
             failed = any(group.judged for group in mine)
             told.append(f"No run on {data} has {'succeeded' if failed else 'been evaluated yet'}.")
             continue
-        told.append(_verdict(judged, score, f"On {data}, " if len(sets) > 1 else ""))
+        told.append(headline(judged, score, f"On {data}, " if len(sets) > 1 else ""))
     told += [text for group in groups if (text := _diverged(group))]
     runs = [run for group in groups for run in group.runs]
     for state, one, many in STATES:
@@ -61,6 +64,31 @@ def verdict(groups: Sequence[Group], score: Score) -> str:
         if some:
             told.append(f"{some:,} of {count(len(runs), 'run')} {one if some == 1 else many}.")
     return " ".join(told)
+
+
+def warnings(groups: Sequence[Group], score: Score) -> list[str]:
+    """Return a line for each run that failed, with its reason, and each method that learned nothing."""
+    failed = [
+        f"{group.label}, seed {run.status.get('seed')}, failed: "
+        f"{run.status.get('message') or 'no reason was recorded.'}"
+        for group in groups
+        for run in group.runs
+        if run.status.get("state") == "failed"
+    ]
+    if len(failed) > MOST:
+        failed = [*failed[:MOST], f"… and {len(failed) - MOST} more failed."]
+    return [*failed, *(text for group in groups if (text := _learned_nothing(group, score)))]
+
+
+def _learned_nothing(group: Group, score: Score) -> str:
+    """Warn of a method whose finished runs end below the constant answer."""
+    done = [run for run in group.good if run.status.get("state") == "finished"]
+    if not done:
+        return ""
+    mean = average([average(run.personal[-1]) for run in done])
+    constant = average([average(run.majority) for run in done])
+    told = below_constant(score.name, score.better, mean, constant, done[0].is_standardised)
+    return f"{group.label} {told}" if told else ""
 
 
 def stand_ins(groups: Sequence[Group]) -> str:
@@ -73,53 +101,7 @@ def stand_ins(groups: Sequence[Group]) -> str:
     )
 
 
-def best_of(groups: Sequence[Group], score: Score) -> Group | None:
-    """The label with the best mean."""
-    judged = [group for group in groups if group.good]
-    return max(
-        judged, key=lambda g: score.sign * _nan_last(average(g.last("mean")), score), default=None
-    )
-
-
-def _verdict(judged: Sequence[Group], score: Score, where: str) -> str:
-    best = best_of(judged, score)
-    assert best is not None
-    if not np.isfinite(average(best.last("mean"))):
-        return sentence(f"{where}no method has a finite score for every party.")
-    seeds = f" over {count(len(best.good), 'seed')}" if len(best.good) > 1 else ""
-    told = (
-        f"{where}{best.label} {'has the best' if len(judged) > 1 else 'has a'} mean {score.name}"
-        f"{',' if len(judged) > 1 else ' of'} {score.text(average(best.last('mean')))}{seeds}; "
-        f"its worst party has {score.text(average(best.last('worst')))}"
-    )
-    others = [g for g in judged if g is not best and np.isfinite(average(g.last("worst")))]
-    if others:
-        low = min(others, key=lambda g: score.sign * average(g.last("worst")))
-        other = next((g for g in others if g.method == "fedavg"), low)
-        worst = score.text(average(other.last("worst")))
-        if worst != score.text(average(best.last("worst"))):
-            told += f", under {other.label} the worst has {worst}"
-    outliers = list(dict.fromkeys(n for run in best.good for n in run.names if n in run.outliers))
-    if outliers:
-        apart = [average(run.personal[-1][run.is_outlier]) for run in best.good]
-        one = len(outliers) == 1
-        who = (
-            f"Party {outliers[0]} is an outlier"
-            if one
-            else f"Parties {listed(outliers)} are outliers"
-        )
-        who = f"{len(outliers):,} parties are outliers" if len(outliers) > MANY else who
-        told += (
-            f". {who}: {best.label} gives {'it' if one else 'them'} {score.text(average(apart))}"
-        )
-    return sentence(told) + "."
-
-
 def _diverged(group: Group) -> str:
     lost = sum(int((~np.isfinite(run.personal[-1])).sum()) for run in group.judged)
     what = f"{count(lost, 'score')} at the last evaluation {'is' if lost == 1 else 'are'}"
     return f"Under {group.label} {what} not a finite number." if lost else ""
-
-
-def _nan_last(value: float, score: Score) -> float:
-    return float(value) if np.isfinite(value) else -np.inf * score.sign

@@ -1,23 +1,22 @@
 """Methods side by side: mean ± s.d. over seeds, the worst party, and what is significant."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from fedplus.experiments.constant_answer import NAMES
 from fedplus.experiments.folder import RunFolder
 from fedplus.report.groups import Group, grouped, score_of
 from fedplus.report.read import Host, Run, average, read, worst
 from fedplus.report.words import Score
 
 LOCAL, COMMON = "local only", "its global model"
-GUESSES = {
-    "accuracy": "majority class",
-    "mse": "mean label",
-    "log return a day": "uniform portfolio",
-}
 LEVEL = 0.05
+"""A difference with a smaller p is called significant."""
+LEAST_SEEDS = 3
+"""With fewer seeds there is no test."""
 
 
 class Row(NamedTuple):
@@ -30,9 +29,16 @@ class Row(NamedTuple):
     columns: dict[str, Host]
     """A number a seed, by heading: mean, worst party; where there are outliers, the others and them."""
     p: float | None = None
-    """Of the difference to the best, where it can be told."""
+    """Of the difference to the row that leads, where there is a test."""
+    leads: bool = False
+    """Whether its mean is the best."""
     is_best: bool = False
+    """Whether it leads, and the difference to every other method is significant."""
     note: str = ""
+
+    def of(self, seeds: Sequence[int]) -> Host:
+        """Return the means of these seeds."""
+        return np.asarray(self.columns["mean"][[self.seeds.index(seed) for seed in seeds]])
 
 
 class Table(NamedTuple):
@@ -61,26 +67,30 @@ def compared(groups: Sequence[Group]) -> Table:
     for data in sets:
         mine = [group for group in groups if group.data == data]
         of = f", {data}" if len(sets) > 1 else ""
-        rows += _tested([_row(group, score) for group in mine], score)
+        rows += _tested([row_of(group, score) for group in mine], score)
         if len(mine) == 1 and mine[0].method != "local":
-            rows += _reference(COMMON, mine, score, lambda run: run.shared[-1])
+            rows += reference(COMMON, mine, score, lambda run: run.shared[-1])
         if not any(group.method == "local" for group in mine):
-            rows += _reference(f"{LOCAL}{of}", mine, score, lambda run: run.local)
-        guess = GUESSES.get(score.name, "the same answer")
-        rows += _reference(f"{guess}{of}", mine, score, lambda run: run.majority)
+            rows += reference(f"{LOCAL}{of}", mine, score, lambda run: run.local)
+        guess = NAMES.get(score.name, "the same answer")
+        rows += reference(f"{guess}{of}", mine, score, lambda run: run.majority)
     return Table(" and ".join(sets), score, tuple(rows))
 
 
-def _row(group: Group, score: Score) -> Row:
+def row_of(group: Group, score: Score) -> Row:
+    """Return the row of a method; runs that failed or are not done are noted."""
     failed = sum(run.status.get("state") == "failed" for run in group.runs)
-    short = sum(run.status["round"] < run.status["rounds"] for run in group.runs) - failed
+    short = (
+        sum((run.status.get("round") or 0) < (run.status.get("rounds") or 0) for run in group.runs)
+        - failed
+    )
     notes = [f"failed {failed} of {len(group.runs)}"] * (failed > 0)
     notes += [f"{short} not done"] * (short > 0)
     columns = _columns([(run, run.personal[-1]) for run in group.good], score)
     return Row(group.label, group.method, _seeds(group.good), columns, note=", ".join(notes))
 
 
-def _reference(
+def reference(
     label: str, groups: Sequence[Group], score: Score, of: Callable[[Run], Host]
 ) -> list[Row]:
     """A row, from one run a seed; none where no run has it."""
@@ -109,29 +119,38 @@ def _columns(scores: Sequence[tuple[Run, Host]], score: Score) -> dict[str, Host
 
 
 def _tested(rows: list[Row], score: Score) -> list[Row]:
-    """Mark the best row; p-values of the others: paired t-tests over seeds, Holm's correction."""
+    """Mark the row that leads, and test the others against it: paired t-tests, Holm's correction."""
     means = {i: row.columns["mean"].mean() for i, row in enumerate(rows) if row.columns}
     known = {i: score.sign * mean for i, mean in means.items() if np.isfinite(mean)}
     if len(rows) < 2 or not known:
         return rows
-    best = max(known, key=lambda i: known[i])
-    raw = {i: _paired(rows[i], rows[best]) for i in known if i != best}
-    tested = sorted((p, i) for i, p in raw.items() if p is not None)
+    first = max(known, key=lambda i: known[i])
+    others = [i for i in known if i != first]
+    found = holm({i: p for i in others if (p := paired(rows[i], rows[first])) is not None})
+    clear = bool(others) and all(found.get(i, 1.0) < LEVEL for i in others)
+    return [
+        row._replace(p=found.get(i), leads=i == first, is_best=clear and i == first)
+        for i, row in enumerate(rows)
+    ]
+
+
+def holm(found: Mapping[int, float]) -> dict[int, float]:
+    """Correct p-values for their number, after Holm."""
     corrected, so_far = {}, 0.0
-    for rank, (p, i) in enumerate(tested):
-        so_far = max(so_far, min(1.0, p * (len(tested) - rank)))
+    for rank, (p, i) in enumerate(sorted((p, i) for i, p in found.items())):
+        so_far = max(so_far, min(1.0, p * (len(found) - rank)))
         corrected[i] = so_far
-    return [row._replace(p=corrected.get(i), is_best=i == best) for i, row in enumerate(rows)]
+    return corrected
 
 
-def _paired(row: Row, best: Row) -> float | None:
-    """Of the two rows' means over the seeds that both have; None with fewer than three."""
+def paired(row: Row, other: Row) -> float | None:
+    """Test two rows' means over the seeds that both have; None with fewer than three."""
     from scipy.stats import ttest_rel
 
-    both = [seed for seed in row.seeds if seed in best.seeds]
-    if len(both) < 3:
+    both = [seed for seed in row.seeds if seed in other.seeds]
+    if len(both) < LEAST_SEEDS:
         return None
-    a, b = (one.columns["mean"][[one.seeds.index(seed) for seed in both]] for one in (row, best))
+    a, b = row.of(both), other.of(both)
     if np.ptp(a - b) == 0:
         return 1.0 if a[0] == b[0] else 0.0
     with warnings.catch_warnings():

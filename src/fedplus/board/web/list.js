@@ -1,5 +1,5 @@
 // The list of runs: search, sort, pages; the server does all three.
-import { byId, element, fill, headings, mark, markSorted, moment, number, score, write } from "./dom.js";
+import { byId, element, fill, headings, mark, markSorted, moment, number, say, score, write } from "./dom.js";
 import { keep, MOST, state } from "./state.js";
 
 const COLUMNS = [
@@ -84,7 +84,7 @@ function make(run) {
   name.addEventListener("click", () => act.open(run.id));
   const cells = COLUMNS.map(({ words }) => element("td", { className: words ? "words" : "" }));
   cells[0].append(name, element("small", { textContent: run.id, title: run.id }));
-  cells[1].append(element("span", { className: "state" }));
+  cells[1].append(element("span", { className: "state" }), element("small", { className: "why" }));
   cells[4].classList.add("bar-of");
   cells[4].append(element("span"), element("i"));
   const row = element("tr", {}, element("td", {}, box), ...cells);
@@ -101,6 +101,7 @@ function change(row, run) {
   row.classList.toggle("chosen", run.id === state.open);
   write(label.firstChild, run.label);
   mark(status.firstChild, run.state);
+  say(status.lastChild, run.message);
   status.title = run.message;
   write(round.firstChild, `${number(run.round)} / ${number(run.rounds)}`);
   const done = run.rounds ? Math.min(1, (run.round || 0) / run.rounds) : 0;

@@ -1,24 +1,38 @@
 """Readers of the formats that the sets come in: idx, gzipped CSV, members of a zip, npz."""
 
+import collections
 import csv
 import gzip
 import io
+import math
 import zipfile
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
 from fedplus._types import Host
 from fedplus.data.files.file import DataError
+from fedplus.data.files.limits import Budget, limited
 
+GZIP = b"\x1f\x8b"
+ROW = 16 * 2**20
+"""Bytes of the longest row of a CSV file."""
+CELL = 120
+"""Bytes that a cell of a CSV file takes beside its text, until it is a number among others."""
+COPIES = 3
+"""How often an array is in memory while a federation is made of it."""
+_HEADERS: dict[tuple[int, int], Any] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
 def read_idx(data: bytes, name: str) -> Host:
     """An array in the format of MNIST: two zeros, a type, the number of axes, their lengths, data."""
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
+    if data[:2] == GZIP:
+        data = limited(gzip.GzipFile(fileobj=io.BytesIO(data)), name).read()
     ok = len(data) >= 4 and data[:2] == b"\0\0" and data[2] in IDX_TYPES
     if not ok:
         raise DataError(f"{name} must be an idx file, got {data[:4]!r} at its beginning.")
@@ -26,7 +40,7 @@ def read_idx(data: bytes, name: str) -> Host:
     shape = tuple(int(n) for n in np.frombuffer(data, ">u4", axes, 4))
     kind = np.dtype(IDX_TYPES[data[2]])
     body = len(data) - 4 - 4 * axes
-    if body != int(np.prod(shape)) * kind.itemsize:
+    if body != math.prod(shape) * kind.itemsize:
         raise DataError(f"{name} must hold {shape} numbers of type {kind}, got {body} bytes.")
     flat = np.frombuffer(data, kind, offset=4 + 4 * axes)
     return flat.reshape(shape).astype(kind.newbyteorder("="), copy=False)
@@ -34,32 +48,122 @@ def read_idx(data: bytes, name: str) -> Host:
 
 def idx(path: Path) -> Host:
     """An idx file, gzipped or not."""
-    return read_idx(path.read_bytes(), path.name)
+    with limited(path.open("rb"), path.name) as file:
+        return read_idx(file.read(), path.name)
 
 
-def npz(path: Path) -> dict[str, Host]:
-    """The arrays of an npz file; objects are refused, for they would be unpickled."""
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+def npz(path: Path, budget: Budget | None = None) -> dict[str, Host]:
+    """Return the arrays of an npz file by name.
+
+    Args:
+        path: The file. Arrays of objects are refused, because they would be unpickled.
+        budget: Memory that loading may take; by default a new one.
+
+    Raises:
+        DataError: The arrays, as their headers state them, need more memory than the limit.
+        ValueError: A member is not an array, or its header does not fit its content.
+    """
+    budget = budget or Budget()
+    arrays: dict[str, Host] = {}
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            name = entry.filename.removesuffix(".npy")
+            _require_readable(entry)
+            with archive.open(entry) as stream:
+                _require_array(stream, entry, path, budget)
+            with archive.open(entry) as stream:
+                arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
+    return arrays
+
+
+def _require_array(stream: IO[bytes], entry: zipfile.ZipInfo, path: Path, budget: Budget) -> None:
+    """Compare the header with the limit and with the member's size before memory is taken."""
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"{entry.filename} is of format {version}, which is not read")
+    shape, _, kind = _HEADERS[version](stream)
+    if kind.hasobject:
+        raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
+    size = math.prod(shape) * kind.itemsize
+    budget.take(path, COPIES * max(size, 8 * max((*shape, 0))))
+    body = entry.file_size - stream.tell()
+    if min((*shape, 0)) < 0 or size != body:
+        raise ValueError(
+            f"{entry.filename} should hold {shape} numbers of type {kind}, and holds {body} bytes"
+        )
+
+
+def _require_readable(entry: zipfile.ZipInfo) -> None:
+    if entry.flag_bits & 1:
+        raise ValueError(f"{entry.filename} is encrypted")
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{entry.filename} is neither stored nor deflated")
 
 
 def member(path: Path, name: str) -> IO[bytes]:
     """One file of a zip archive, read in place: nothing is unpacked onto the disk."""
     archive = zipfile.ZipFile(path)
     try:
-        return archive.open(name)
+        entry = archive.getinfo(name)
     except KeyError:
         have = ", ".join(archive.namelist()[:5])
         raise DataError(f"{path} must contain {name}, got {have}, ...") from None
+    _require_readable(entry)
+    return limited(archive.open(entry), f"{path}: {name}")
 
 
-def csv_rows(path: Path, encoding: str = "utf-8-sig", delimiter: str = ",") -> list[list[str]]:
-    """The rows of a CSV file, gzipped or not, the header among them; empty lines are not."""
-    data = path.read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
-    lines = csv.reader(io.StringIO(data.decode(encoding), newline=""), delimiter=delimiter)
-    return [row for row in lines if row]
+def csv_rows(
+    path: Path,
+    encoding: str = "utf-8-sig",
+    delimiter: str = ",",
+    budget: Budget | None = None,
+) -> list[list[str]]:
+    """Return the rows of a CSV file, gzipped or not, with the header and without empty lines.
+
+    Args:
+        path: The file.
+        encoding: Of its text.
+        delimiter: Between two cells.
+        budget: Memory that loading may take; by default a new one.
+
+    Raises:
+        DataError: The file needs more memory than the limit, or a row is longer than ``ROW``.
+    """
+    budget = budget or Budget()
+    with path.open("rb") as file:
+        packed = file.read(2) == GZIP
+        file.seek(0)
+        stream = gzip.GzipFile(fileobj=file) if packed else file
+        text = io.TextIOWrapper(limited(stream, path, budget), encoding=encoding, newline="")
+        lines = _Lines(text, path)
+        rows = []
+        for row in csv.reader(lines, delimiter=delimiter):
+            lines.length = 0
+            if row:
+                budget.take(path, CELL * len(row))
+                rows.append(row)
+    return rows
+
+
+class _Lines:
+    """The lines of a text; a row that is too long for the memory is refused while it is read."""
+
+    def __init__(self, text: io.TextIOWrapper, path: Path) -> None:
+        self.text, self.path, self.length = text, path, 0
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        line = self.text.readline(ROW + 1)
+        self.length += len(line)
+        if self.length > ROW:
+            raise DataError(
+                f"{self.path} must have rows of at most {ROW // 2**20} MB, got a longer one."
+            )
+        if not line:
+            raise StopIteration
+        return line
 
 
 def columns(rows: list[list[str]]) -> dict[str, list[str]]:
@@ -68,7 +172,7 @@ def columns(rows: list[list[str]]) -> dict[str, list[str]]:
         raise ValueError("it is empty")
     header, *body = rows
     if len(set(header)) < len(header):
-        twice = next(name for name in header if header.count(name) > 1)
+        twice, _ = collections.Counter(header).most_common(1)[0]
         raise ValueError(f"two columns are called {twice!r}")
     if any(len(row) != len(header) for row in body):
         line = next(i for i, row in enumerate(body) if len(row) != len(header))

@@ -97,6 +97,7 @@
     document.querySelector("nav").append(make("ul", {}, ...links));
   }
 
+  content.warnings.forEach((text) => main.append(make("p", { class: "warning", role: "note" }, text)));
   if (content.stand_in) main.append(make("p", { class: "warning", role: "note" }, content.stand_in));
   section("summary", "Summary", table(content.summary, "Scores of each method at the last evaluated round"),
     make("p", { class: "muted note" }, `Personal scores at the last evaluated round; mean ± standard deviation over seeds. ${content.summary.note}`));

@@ -1,0 +1,108 @@
+"""How much memory loading data may take: a limit that is checked before the memory is taken.
+
+A file of a few megabytes can unpack to gigabytes, and its header can promise any size. All readers ask
+here first. ``FEDPLUS_MAX_DATA_MB`` raises the limit for people who have more.
+"""
+
+import io
+import math
+import os
+from pathlib import Path
+from typing import Protocol, final
+
+from fedplus._check import SettingError
+from fedplus.data.files.file import DataError
+
+VARIABLE = "FEDPLUS_MAX_DATA_MB"
+DEFAULT = 4096
+"""Megabytes (2**20 bytes) that loading one file, or all files of a folder, may take."""
+MB = 2**20
+
+
+def limit() -> int:
+    """Return the limit in bytes.
+
+    Raises:
+        SettingError: The environment variable is not a positive number.
+    """
+    given = os.environ.get(VARIABLE) or str(DEFAULT)
+    try:
+        megabytes = float(given)
+    except ValueError:
+        megabytes = math.nan
+    if not (megabytes > 0 and math.isfinite(megabytes)):
+        raise SettingError(f"{VARIABLE} must be a number of megabytes > 0, got {given!r}.")
+    return int(megabytes * MB)
+
+
+@final
+class Budget:
+    """Memory that loading may still take; shared by all files of one federation."""
+
+    def __init__(self) -> None:
+        self.limit = limit()
+        self.taken = 0
+        self._files: set[str] = set()
+
+    def take(self, path: Path | str, size: int) -> None:
+        """Count memory that is about to be taken.
+
+        Args:
+            path: The file that is being read, for the message.
+            size: Bytes.
+
+        Raises:
+            DataError: The limit would be exceeded.
+        """
+        self.taken += size
+        self._files.add(str(path))
+        if self.taken <= self.limit:
+            return
+        others = ", with the other files of the folder" if len(self._files) > 1 else ""
+        needed = -(-self.taken // MB)
+        raise DataError(
+            f"{path} must need at most {self.limit // MB} MB of memory to load{others}, got "
+            f"{needed} MB or more. Set {VARIABLE}={-(-needed * 5 // 4)} if the data are meant to be so "
+            "large."
+        )
+
+
+class Readable(Protocol):
+    """What has bytes to give: a file, a gzip file, a member of an archive."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most so many bytes; none at the end."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+@final
+class Limited(io.RawIOBase):
+    """A stream whose bytes are counted as they are read."""
+
+    def __init__(self, stream: Readable, path: Path | str, budget: Budget) -> None:
+        self._stream, self._path, self._budget = stream, path, budget
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
+        """Read as much as fits."""
+        content = self._stream.read(len(buffer))
+        self._budget.take(self._path, len(content))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        """Close the stream below, too."""
+        self._stream.close()
+        super().close()
+
+
+def limited(stream: Readable, path: Path | str, budget: Budget | None = None) -> io.BufferedReader:
+    """Return the stream, which from now on refuses to give more than the limit."""
+    return io.BufferedReader(Limited(stream, path, budget or Budget()), 1 << 16)

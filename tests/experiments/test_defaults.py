@@ -1,0 +1,56 @@
+"""Python and the command line fill in the same values."""
+
+import inspect
+
+import pytest
+
+from command import fedplus
+from fedplus.data import SETS
+from fedplus.experiments import defaults
+from fedplus.experiments.asked import asked
+from fedplus.experiments.build import PSIS
+from fedplus.methods import METHODS
+
+
+def python_defaults(name):
+    """The settings of a method that have a default in Python, as TOML would write them."""
+    return {
+        setting: list(value) if isinstance(value, tuple) else value
+        for setting, value in METHODS[name].settings.items()
+        if value is not inspect.Parameter.empty and value is not None
+    }
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_command_line_fills_in_the_defaults_of_python(name, tmp_path):
+    """For every method, every data set and every setting that has a default in Python."""
+    python = python_defaults(name)
+    file = tmp_path / "own.toml"
+    file.write_text(f'data = {{ folder = "hospitals" }}\nmethods = [{{ name = "{name}" }}]\n')
+    for spec, _ in (asked(str(file)), *(asked(data, [name]) for data in SETS)):
+        filled_in = spec.methods[0].settings
+        where = f"{name} on {spec.data.name or 'own files'}"
+        assert {s: filled_in.get(s) for s in python} == python, where
+
+
+def test_the_hybrid_starts_with_the_threshold_of_the_preset_of_its_psi():
+    """``parts`` has no default in Python; each ψ in it takes the δ of the preset that uses it."""
+    spec, _ = asked("digits-robust", ["hybrid"])
+    preset_of = {"quadratic": "fedavg+", "l2": "fedgeomed+", "l1": "fedcomed+"}
+    for part in spec.methods[0].settings["parts"].values():
+        assert part["psi"] in PSIS
+        assert part["delta"] == METHODS[preset_of[part["psi"]]].settings["delta"]
+
+
+def test_settings_chosen_for_a_data_set_are_not_hidden(tmp_path):
+    """The card, the command's output and the run's own file all show them."""
+    (data, chosen), *_ = defaults.CHOSEN.items()
+    ((name, settings),) = chosen.items()
+    ((setting, value),) = settings.items()
+    told = f"{defaults.LABELS[name]}: {setting} = {value:g}"
+    assert told in " ".join(fedplus("data", "card", data)[0].split())
+    run = ["run", data, "--method", name, "--rounds", "1", "--no-local", "--out"]
+    assert told in fedplus(*run, tmp_path / "filled-in")[0]
+    assert f"{setting} = {value}" in (tmp_path / "filled-in" / "spec.toml").read_text()
+    given = fedplus(*run, tmp_path / "given", "--set", f"{setting}={value / 2}")[0]
+    assert f"{defaults.LABELS[name]}: {setting}" not in given
