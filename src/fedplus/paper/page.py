@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedplus._check import require
+from fedplus.paper import schedule_text
 from fedplus.paper.study import Study
 
 _BLOCK = re.compile(r"<!-- ([\w-]+) -->\n(.*?)<!-- end -->", re.DOTALL)
@@ -28,5 +29,6 @@ def filled(page: str, blocks: Mapping[str, str]) -> str:
 
 
 def blocks_of(studies: Sequence[Study], results: Path) -> dict[str, str]:
-    """Of all studies."""
-    return {name: text for study in studies for name, text in study.blocks(results).items()}
+    """Return the generated text of all studies, and how their specifications are trained."""
+    found = {name: text for study in studies for name, text in study.blocks(results).items()}
+    return found | dict(schedule_text.blocks())
