@@ -60,8 +60,8 @@ def verdict(records: Sequence[Record]) -> str:
         listed = dict.fromkeys(ranked[:1] + plus[:1])
         told.append(f"{data}: {' and '.join(_gain(found[method]) for method in listed)}")
     return (
-        "the median party's gain over training alone, and how many parties gain and lose for sure, with the "
-        f"best method and the best Fed+ variant: {'; '.join(told)}"
+        "the median party's gain over training alone, and how many parties gain and lose for sure, "
+        f"with the best method and the best Fed+ variant: {'; '.join(told)}"
     )
 
 
