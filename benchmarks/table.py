@@ -1,7 +1,7 @@
-"""Markdown tables of a result, for docs/speed.md.
+"""Markdown tables of a result, for docs/speed.md: every table of that page is printed by this script.
 
 Run it as ``python benchmarks/table.py benchmarks/results/simulation-cpu.json``, or with a result of
-``aggregation.py``.
+``aggregation.py``, ``methods.py`` or ``deployment.py``.
 """
 
 import json
@@ -85,6 +85,69 @@ def aggregation(report):
     table(["peak memory beyond W", "in W"], [[f"`{n}`", m] for n, m in memory.items()])
 
 
+def methods(report):
+    """Rounds a second of SCAFFOLD and other methods, ours and those of the peers that have them."""
+    peers = {"pfl": "pfl", "fluke": "fluke", "fedlab": "FedLab", "fedjax": "FedJAX"}
+    names = {"scaffold": "SCAFFOLD", "ditto": "Ditto", "apfl": "APFL", "pfedme": "pFedMe"}
+    rows = []
+    for method, of in report["methods"].items():
+        rates = {one["peer"]: one["rounds_per_second"] for one in of["peers"]}
+        mine = of["fedplus"]["rounds_per_second"]
+        fastest = max(rate for peer, rate in rates.items() if peer != "fedjax")
+        rows.append([
+            names[method], figure(mine), *(figure(rates.get(peer)) for peer in peers),
+            f"{mine / fastest:.1f}",
+        ])  # fmt: skip
+    ahead = "times the fastest of pfl, fluke, FedLab"
+    table(["", "**fedplus**", *peers.values(), ahead], rows)
+
+
+def deployment(report):
+    """Seconds a round, the server's processor time, bytes sent, and memory."""
+
+    def name(who):
+        return who if who.startswith("Flower") else f"**fedplus**, {who}"
+
+    flower = "Flower's FedAvg"
+    for rounds in report["rounds"].values():
+        rows = [
+            [name(who), f"{of['first']:.2f}", f"{of['later']:.2f}",
+             f"{of['later'] / rounds[flower]['later']:.2f}"]
+            for who, of in rounds.items()
+        ]  # fmt: skip
+        table(["seconds", "first round", "median round", f"in {flower}"], rows)
+    server = report["server"]
+    sizes = [f"d = {int(d):,}" for d in server]
+    large = list(server)[-1]
+    rows = [
+        [name(who), *(f"{1000 * server[d][who]['later']:,.0f}" for d in server),
+         f"{1000 * server[large][who]['first']:,.0f}"]
+        for who in server[large]
+    ]  # fmt: skip
+    table(["the server's CPU a round, ms", *sizes, f"first round (compiles), {sizes[-1]}"], rows)
+    rows = []
+    for one in report["messages"]:
+        sent = one["to the party"], one["to the server"]
+        beyond = sorted(number - 4 * one["d"] for number in sent)
+        rows.append([f"{one['d']:,}", *(f"{n:,}" for n in sent), "{:,} to {:,}".format(*beyond)])
+    table(["d", "bytes to a party", "bytes to the server", "beyond 4 d"], rows)
+    counts = list(dict.fromkeys(one["n"] for one in report["memory"]))
+    rows = [
+        [f'`over="{over}"`',
+         *(f"{o['MB']:.0f}" for n in counts for o in report["memory"]
+           if (o["over"], o["n"]) == (over, n))]
+        for over in ("active", "all")
+    ]  # fmt: skip
+    head = "the server's peak memory beyond its start, MB (d = 20,000, ten parties a round)"
+    table([head, *(f"N = {n:,}" for n in counts)], rows)
+
+
+KINDS = {
+    "fedplus": simulation, "methods": methods, "server": deployment, "sizes": aggregation,
+}  # fmt: skip
+"""What only such a result has ↦ how its tables are made."""
+
+
 if __name__ == "__main__":
     found = json.loads(Path(sys.argv[1]).read_text())
-    (simulation if "fedplus" in found else aggregation)(found)
+    next(made for key, made in KINDS.items() if key in found)(found)

@@ -174,3 +174,31 @@ def test_bad_settings_are_told_in_one_line(make, words):
     message = str(error.value)
     assert "\n" not in message
     assert all(word in message for word in words), message
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.5, 4.0])
+@pytest.mark.filterwarnings("ignore::fedplus.KappaWarning")
+def test_zero_psi_is_local_sgd_only_without_sigma(sigma):
+    """With ψ = 0 a step goes to κ·descended + (1 − κ)·w_k, where w_k is the round's first model."""
+    rng = np.random.default_rng(0)
+    eta, steps = 0.1, 6
+    targets = jnp.array(rng.normal(size=(steps, D)))
+    first, w_global = jnp.array(rng.normal(size=(2, D)))
+
+    def gradient(w, target):
+        return w - target
+
+    solve = fp.LocalSolve(psi=Zero(), eta=eta, sigma=sigma)
+    got = solve(first, w_global, targets, steps, gradient)
+    damped, alone, kappa = first, first, 1 / (1 + eta * sigma)
+    for target in targets:
+        descended = damped - eta * gradient(damped, target)
+        damped = kappa * descended + (1 - kappa) * first
+        alone = alone - eta * gradient(alone, target)
+    np.testing.assert_allclose(got, damped, rtol=1e-12)
+    elsewhere = solve(first, w_global + 5, targets, steps, gradient)
+    np.testing.assert_allclose(got, elsewhere, rtol=1e-9)  # Nothing pulls towards w̃.
+    local = fp.presets.local_sgd(eta=eta).local(first, w_global, targets, steps, gradient)
+    np.testing.assert_allclose(local, alone, rtol=1e-12)
+    moved, free = np.linalg.norm(got - first), np.linalg.norm(alone - first)
+    assert np.allclose(got, alone) if sigma == 0 else moved < 0.95 * free

@@ -1,7 +1,13 @@
 import re
+import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+from fedplus.experiments.defaults import training
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,3 +34,44 @@ def test_the_quick_starts_own_loop_does_the_same():
     truth = found["truth"]
     assert np.abs(found["models"][:7] - truth).max() < 0.1
     assert np.abs(found["models"][7] + truth).max() < 0.25
+
+
+def statements():
+    return runpy.run_path(str(ROOT / "benchmarks" / "statements.py"))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/speed.md"])
+def test_figures_of_speed_are_those_of_the_committed_results(page):
+    expected = statements()["pages"]()[page]
+    assert (ROOT / page).read_text(encoding="utf-8") == expected, "Run: benchmarks/statements.py"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/speed.md"])
+def test_no_ratio_of_speed_stands_in_the_text_by_hand(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    by_hand = re.sub(r"<!-- [\w-]+ -->\n.*?<!-- end -->", "", text, flags=re.DOTALL)
+    by_hand = by_hand.replace("30 times further away", "")  # Of the data, not of time.
+    assert re.findall(r"[\d.]+ times\b[^.]*", by_hand) == []
+
+
+def test_every_table_of_speed_is_printed_from_a_committed_result():
+    printed = set()
+    for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
+        if path.name not in ("loading-cpu.json", "lstm-cpu.json"):  # These have no table.
+            asked = [sys.executable, str(ROOT / "benchmarks" / "table.py"), str(path)]
+            found = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=ROOT)
+            printed |= set(found.stdout.splitlines())
+    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in page if line.startswith("|") and line not in printed] == []
+
+
+def test_ratios_are_rounded_down():
+    at_least = statements()["at_least"]
+    told = [at_least(ratio) for ratio in (12.99, 5.05, 40.4, 1.29, 7.0, 123.4)]
+    assert told == ["12", "5", "40", "1.2", "7", "120"]
+
+
+def test_the_readme_says_how_long_the_demo_trains():
+    stated = re.search(r"(\d+) rounds of (\d+) steps", (ROOT / "README.md").read_text())
+    usual = training("digits-robust")
+    assert (int(stated[1]), int(stated[2])) == (usual.rounds, usual.steps)

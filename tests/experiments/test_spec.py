@@ -124,6 +124,22 @@ def test_kappa_is_in_the_recommended_range_for_every_learning_rate():
         assert 0.9 <= 1 / (1 + eta * sigma) <= 0.999
 
 
+@pytest.mark.parametrize("name", SETS)
+def test_no_data_set_has_a_cohort_of_its_own(name):
+    """All parties train in every round unless the user sets a cohort."""
+    assert asked(name, ["fedavg"])[0].train.cohort is None
+    assert asked(name, ["fedavg"], {"cohort": 2})[0].train.cohort == 2
+
+
+def test_all_parties_of_a_federation_train_in_every_round(tmp_path):
+    settings = {"rounds": 2, "steps": 1, "reference.local": False}
+    spec, source = asked("synthetic", ["fedavg"], settings)
+    (run,) = run_all(spec, tmp_path / "run", source)
+    trained = [count for line in run.lines for count in line["figures"]["cohort"]]
+    assert trained == [30, 30]
+    assert len(run.parties["names"]) == 30
+
+
 @pytest.mark.parametrize("name", [s.name for s in SETS.values() if not s.needs])
 def test_every_set_that_needs_no_files_has_a_model(name):
     spec, source = asked(name, ["fedavg"])

@@ -1,6 +1,7 @@
 """Layers: the hybrid's trials read part by part; a quick try from beginning to end."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,15 @@ def test_federations_made_apart_are_told_together():
     (figure,) = layers_plot.draw(RESULTS).values()
     titles = [axis.get_title() for axis in figure.axes]
     assert [title for title in titles if title] == list(layers_text.TITLES.values())
+
+
+def test_zero_psi_is_not_called_training_alone():
+    """Every trial has σ > 0, with which ψ = 0 damps steps; training alone needs σ = 0."""
+    trials = [one for of in layers_text.there(RESULTS, "-trials").values() for one in of]
+    assert all(one["sigma"] > 0 for one in trials if "zero" in (one["head_psi"], one["rest_psi"]))
+    assert "alone" not in "".join(layers_text.NAMES.values())
+    page = RESULTS.with_suffix(".md").read_text(encoding="utf-8")
+    section = page.partition("### A ψ for each layer")[2].partition("\n### ")[0]
+    claims = r"trained\s+alone|left\s+alone|parts?\s+alone|zero\s+\(alone\)|ψ\s+=\s+0[^.]*\balone"
+    assert re.findall(claims, section) == []
+    assert "damped" in section

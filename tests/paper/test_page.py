@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from fedplus._check import SettingError
-from fedplus.paper import table2_text
+from fedplus.paper import schedule_text, table2_text
 from fedplus.paper.page import blocks_of, filled
 from fedplus.paper.results import csv_of, read_csv
+from fedplus.paper.specs import names, spec
 from fedplus.paper.studies import STUDIES
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -25,10 +26,72 @@ def test_the_page_shows_the_committed_results():
 def test_every_place_of_the_page_has_results():
     """No table is left of results that are gone; where there are none yet, the page says so."""
     page = PAGE.read_text(encoding="utf-8")
-    places = dict(re.findall(r"<!-- ([\w-]+) -->\n(.*?)<!-- end -->", page, re.DOTALL))
+    places = dict(re.findall(r"<!-- ([\w-]+) -->\n?(.*?)<!-- end -->", page, re.DOTALL))
     blocks = blocks_of(list(STUDIES.values()), RESULTS)
     assert set(blocks) <= set(places)
     assert {places[name] for name in places.keys() - blocks.keys()} <= {"Not run yet.\n"}
+
+
+SECTIONS = {
+    "Table 2": "table2-", "On what it depends": "sensitivity-", "Theorems 1 and 2": "theory",
+    "Figures 1 to 3": "failure-", "Figure 4": "figure4-", "Scaling": "figure4-",
+    "A ψ for each layer": "layers-", "Attacks": "attacks", "Real silos": "silos-",
+}  # fmt: skip
+"""Heading (its beginning) ↦ beginning of the names of the specifications that it is about."""
+COUNTS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
+STATED = re.compile(
+    r"\d+\s+rounds\s+of\s+\d+|batches\s+of\s+\d+|\d+\s+parties\s+(a|in\s+every)\s+round"
+    r"|all\s+parties\s+(train|are\s+active|active)",
+    re.IGNORECASE,
+)
+
+
+def prose_of(page):
+    """The page without its generated blocks."""
+    return re.sub(r"<!-- [\w-]+ -->.*?<!-- end -->", "", page, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_page_states_how_each_specification_is_trained(name):
+    """Cohort, rounds, local work, batch size and seeds, each compared with the specification."""
+    page = PAGE.read_text(encoding="utf-8")
+    (row,) = re.findall(rf"^\| `{name}` \| (.*) \|$", page, re.MULTILINE)
+    cohort, rounds, work, batch_size, seeds = row.split(" | ")
+    train = spec(name).train
+    assert cohort == ("all" if train.cohort is None else str(train.cohort))
+    assert int(rounds.split(";")[0].replace(",", "")) == train.rounds
+    number, unit = work.split()
+    done = train.steps if unit.startswith("step") else train.epochs
+    assert float(number) == done
+    assert int(batch_size) == train.batch_size
+    first, _, last = seeds.partition(" to ")
+    assert list(range(int(first), int(last or first) + 1)) == spec(name).seeds
+
+
+def test_the_page_states_it_in_generated_tables_only():
+    found = [match[0] for match in STATED.finditer(prose_of(PAGE.read_text(encoding="utf-8")))]
+    assert found == []
+
+
+def test_numbers_of_seeds_in_the_text_are_those_of_the_specifications():
+    page = prose_of(PAGE.read_text(encoding="utf-8"))
+    sections = re.split(r"^##+ ", page, flags=re.MULTILINE)[1:]
+    counted = []
+    for section in sections:
+        (prefix,) = [p for heading, p in SECTIONS.items() if section.startswith(heading)] or [None]
+        words = re.findall(r"\b(\w+)\s+seeds\b", section.lower())
+        stated = {COUNTS[word] for word in words if word in COUNTS}
+        if prefix and stated:
+            assert stated == {len(spec(name).seeds) for name in names(prefix)}, section[:40]
+            counted.append(prefix)
+    assert len(counted) >= 5
+
+
+def test_a_table_of_training_tells_steps_from_epochs_and_all_from_some():
+    told = schedule_text.schedule_table(["silos-writers", "figure4-mnist", "theory"])
+    assert "| `silos-writers` | all | 40 | 10 steps | 20 | 0 to 4 |" in told
+    assert "| `figure4-mnist` | 10 | 100 | 20 epochs | 10 | 0 to 2 |" in told
+    assert "| `theory` | all | 2,000 | 1 step | 50 | 0 |" in told
 
 
 def test_pictures_are_there():

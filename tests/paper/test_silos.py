@@ -84,6 +84,23 @@ def test_small_and_large_parties_are_told_apart():
     assert silos_text.halves(records) == (3.0, 0.5)
 
 
+def test_the_verdict_names_the_best_method_the_best_variant_and_who_diverged():
+    def rows(method, gains, better):
+        return [
+            {"data": "schools", "method": method, "gain": g, "half_width": 1.0, "better": better}
+            for g in gains
+        ]
+
+    records = [
+        *rows("ditto", (8.0, 9.0, 0.5), "lower"), *rows("fedavg", (-5.0, -6.0, 1.0), "lower"),
+        *rows("fedgeomed+", (6.0, 7.0, -np.inf), "lower"), *rows("fedavg+", (0.0, 0.0, 0.0), "lower"),
+    ]  # fmt: skip
+    assert silos_text.verdict(records).endswith(
+        "schools: Ditto +8.0% of the error (2 and 0 of 3) and "
+        "FedGeoMed+ +6.0% of the error (2 and 1 of 3; 1 diverged under some seed)"
+    )
+
+
 def test_it_is_told_and_drawn_from_the_small_files_alone(tmp_path):
     made, _, _ = runs(tmp_path / "runs", "higher")
     rows = [{"data": "hospitals", **row} for row in silos.rows_of(made)]

@@ -1,5 +1,9 @@
 """The specifications say what the paper states; the numbers here are written from its text."""
 
+import tomllib
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from fedplus.experiments.build import method_of, model_of
@@ -7,8 +11,10 @@ from fedplus.experiments.running import prepared
 from fedplus.experiments.source import Source
 from fedplus.methods import METHODS
 from fedplus.paper import grids, specs
+from fedplus.paper.judging import first_active
+from fedplus.paper.results import read_csv
 from fedplus.paper.sensitivity import OF_DATA
-from fedplus.paper.specs import names, published, spec, table2_rows
+from fedplus.paper.specs import names, path_of, published, spec, table2_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedplus.KappaWarning")
 
@@ -26,6 +32,10 @@ TABLE2 = sorted(f"table2-{name}" for name in PRINTED)
 SETTINGS = {"mnist": (20, 0.02, 15.0), "synthetic-regression": (10, 0.0001, 1.0)}
 RATES = {"scaffold": ("eta_l",), "perfedavg": ("alpha", "beta"), "pfedme": ("eta", "eta_inner")}
 PULLS = {"pfedme": "lam", "ditto": "lam", "fedprox": "sigma"}
+
+RESULTS = Path(__file__).parents[2] / "docs" / "paper"
+GRIDS = {"attacks": "tuning-attacks", "layers": "tuning-layers", "silos": "tuning-silos"}
+SCHEDULE = ("rounds", "cohort", "steps", "epochs", "batch_size")
 
 
 def test_the_papers_numbers_are_as_printed():
@@ -155,3 +165,68 @@ def test_an_unknown_specification_is_refused():
 
     with pytest.raises(SettingError, match="Did you mean theory"):
         specs.path_of("theori")
+
+
+@pytest.mark.parametrize("name", names())
+def test_specifications_state_how_they_are_trained(name):
+    """Nothing that docs/paper.md states about training is left to defaults of the data set."""
+    stated = tomllib.loads(path_of(name).read_text(encoding="utf-8"))
+    assert "seeds" in stated
+    assert {"rounds", "batch_size"} < set(stated["train"])
+    assert len({"steps", "epochs"} & set(stated["train"])) == 1
+    filled_in = spec(name).train.model_dump(include=set(SCHEDULE), exclude_none=True)
+    assert filled_in == {key: stated["train"][key] for key in SCHEDULE if key in stated["train"]}
+
+
+@pytest.mark.parametrize("committed", sorted(path.name for path in RESULTS.glob("*.toml")))
+def test_committed_runs_are_those_of_the_specification(committed):
+    """Cohort, rounds, local work, batch size and seeds of docs/paper/*.toml."""
+    ran = tomllib.loads((RESULTS / committed).read_text(encoding="utf-8"))
+    name = committed.removesuffix(".toml").removesuffix("-tuned")
+    wanted = spec(name)
+    train = wanted.train.model_dump(include=set(SCHEDULE), exclude_none=True)
+    if committed.endswith("-tuned.toml"):
+        train["rounds"] = grids.rounds_of(wanted, GRIDS.get(name.split("-")[0], grids.TABLE2))
+    assert {key: ran["train"][key] for key in SCHEDULE if key in ran["train"]} == train
+    assert ran["seeds"] == wanted.seeds
+
+
+SEEDS_OF = {
+    "table2": lambda row: f"table2-{row['data']}",
+    "sensitivity": lambda row: f"sensitivity-{row['sweep']}",
+    "silos": lambda row: f"silos-{row['data']}",
+    "attacks": lambda row: "attacks",
+    "figure1": lambda row: f"failure-{row['setting']}",
+    "figure2": lambda row: f"failure-{row['setting']}",
+    "figure3": lambda row: f"failure-{row['setting']}",
+    "layers-negatives": lambda row: "layers-negatives",
+    "layers-noise": lambda row: "layers-noise",
+    "layers-sent140": lambda row: "layers-sent140",
+}
+
+
+@pytest.mark.parametrize("table", SEEDS_OF)
+def test_committed_tables_have_the_seeds_and_rounds_of_the_specification(table):
+    last: dict[str, float] = {}
+    for row in read_csv(RESULTS / f"{table}.csv"):
+        name = SEEDS_OF[table](row)
+        if row["seeds"] is not None:  # A constant answer, such as the majority class, has none.
+            assert row["seeds"] == len(spec(name).seeds), row
+        last[name] = max(last.get(name, 0), row.get("round", 0))
+    if any(last.values()):
+        assert last == {name: spec(name).train.rounds for name in last}
+
+
+@pytest.mark.parametrize("name", names("figure4-"))
+def test_figure_4_was_run_with_its_cohort_rounds_and_seeds(name):
+    """The share of parties that were active at least once follows from the cohort and the seeds."""
+    wanted, rows = spec(name), read_csv(RESULTS / f"{name}.csv")
+    train, data = wanted.train, wanted.data
+    parties = data.first or data.settings["parties"]
+    active = [first_active(seed, train.rounds, train.cohort, parties) for seed in wanted.seeds]
+    trained = [row for row in rows if row["method"] != "majority"]
+    for row in trained:
+        share = np.mean([(one <= row["round"]).mean() for one in active])
+        assert row["active"] == pytest.approx(share, rel=1e-5), row
+    assert {row["seeds"] for row in trained} == {len(wanted.seeds)}
+    assert max(row["round"] for row in trained) == train.rounds

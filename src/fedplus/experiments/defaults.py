@@ -3,6 +3,8 @@
 How long and with which learning rate to train is known for each data set: from the paper, or from
 FedProx's set-ups, which the paper uses. Other settings of a method follow from the learning rate. They
 are a place to start, not tuned for every data set: ``fedplus.tune`` chooses on validation samples.
+
+No data set has a default cohort: unless the user sets ``cohort``, all parties train in every round.
 """
 
 from collections.abc import Sequence
@@ -24,7 +26,6 @@ class Training(NamedTuple):
     batch_size: int = 20
     steps: int | None = None
     epochs: int | None = None
-    cohort: int | None = None
 
 
 ANY = Training(eta=0.02, rounds=100, steps=20)
@@ -34,13 +35,13 @@ TRAINING = {
     "mnist-robust": Training(eta=0.02, rounds=500, steps=20),
     "mnist-personal": Training(eta=0.02, rounds=500, steps=20),
     "synthetic-regression": Training(eta=1e-4, rounds=500, batch_size=10, steps=20),
-    "synthetic": Training(eta=0.01, rounds=200, batch_size=10, epochs=20, cohort=10),
-    "mnist": Training(eta=0.03, rounds=100, batch_size=10, epochs=20, cohort=10),
-    "femnist": Training(eta=0.003, rounds=200, batch_size=10, epochs=20, cohort=10),
-    "femnist-standin": Training(eta=0.003, rounds=200, batch_size=10, epochs=20, cohort=10),
-    "sent140": Training(eta=0.3, rounds=800, batch_size=10, epochs=20, cohort=10),
-    "sent140-standin": Training(eta=0.3, rounds=100, batch_size=10, epochs=1, cohort=10),
-    "mnist-writers": Training(eta=0.03, rounds=100, batch_size=10, steps=20, cohort=20),
+    "synthetic": Training(eta=0.01, rounds=200, batch_size=10, epochs=20),
+    "mnist": Training(eta=0.03, rounds=100, batch_size=10, epochs=20),
+    "femnist": Training(eta=0.003, rounds=200, batch_size=10, epochs=20),
+    "femnist-standin": Training(eta=0.003, rounds=200, batch_size=10, epochs=20),
+    "sent140": Training(eta=0.3, rounds=800, batch_size=10, epochs=20),
+    "sent140-standin": Training(eta=0.3, rounds=100, batch_size=10, epochs=1),
+    "mnist-writers": Training(eta=0.03, rounds=100, batch_size=10, steps=20),
 }
 CHOSEN: dict[str, dict[str, dict[str, Any]]] = {
     # On validation images: examples/choose.py.
@@ -123,8 +124,6 @@ def filled(spec: Spec) -> Spec:
         {} if {"steps", "epochs"} & set(train) else {"steps": usual.steps, "epochs": usual.epochs}
     )
     given = {"rounds": usual.rounds, "batch_size": usual.batch_size, **effort}
-    if spec.data.name in TRAINING and not _resized(spec):
-        given["cohort"] = usual.cohort
     methods = [_filled(one, usual.eta, spec.data.name) for one in spec.methods]
     eta = spec.reference.eta or _rate(methods[0], usual.eta)
     data = spec.data
@@ -139,12 +138,6 @@ def filled(spec: Spec) -> Spec:
             "reference": spec.reference.model_copy(update={"eta": eta}),
         }
     )
-
-
-def _resized(spec: Spec) -> bool:
-    """Whether there are fewer parties than the usual cohort."""
-    cohort, parties = training(spec.data.name).cohort, spec.data.settings.get("parties")
-    return cohort is not None and isinstance(parties, int) and parties < cohort
 
 
 def _filled(one: Method, eta: float, data: str | None) -> Method:

@@ -17,7 +17,7 @@ PSIS = ("zero", "quadratic", "l2", "l1")
 PARTS = ("rest", "head")
 """From input to output."""
 NAMES = {
-    "zero": "zero (alone)", "quadratic": "quadratic (FedAvg+)", "l2": "L2 (FedGeoMed+)",
+    "zero": "zero (no pull to w̃)", "quadratic": "quadratic (FedAvg+)", "l2": "L2 (FedGeoMed+)",
     "l1": "L1 (FedCoMed+)",
 }  # fmt: skip
 PICTURE = (

@@ -38,9 +38,46 @@ def blocks(results: Path) -> Mapping[str, str]:
         if mine
     ]
     return {
+        "silos-verdict": verdict(records),
         "silos": f"{PICTURE}\n\n{piped(headings, rows)}",
         "silos-settings": chosen_table(read_json(results / "silos-tuning.json"), "silos-"),
     }
+
+
+def verdict(records: Sequence[Record]) -> str:
+    """Return who gains in each federation: the best method, and the best Fed+ variant if another.
+
+    Methods are compared by the gain of the median party, which a party that diverges leaves finite.
+    """
+    told = []
+    for data in dict.fromkeys(one["data"] for one in records):
+        found: dict[str, list[Record]] = {}
+        for one in records:
+            if one["data"] == data:
+                found.setdefault(one["method"], []).append(one)
+        ranked = sorted(found, key=lambda method: -_median(found[method]))
+        plus = [method for method in ranked if method.endswith("+")]
+        listed = dict.fromkeys(ranked[:1] + plus[:1])
+        told.append(f"{data}: {' and '.join(_gain(found[method]) for method in listed)}")
+    return (
+        "the median party's gain over training alone, and how many parties gain and lose for sure, "
+        f"with the best method and the best Fed+ variant: {'; '.join(told)}"
+    )
+
+
+def _median(records: Sequence[Record]) -> float:
+    return float(np.median([one["gain"] for one in records]))
+
+
+def _gain(records: Sequence[Record]) -> str:
+    unit = " points" if records[0]["better"] == "higher" else "% of the error"
+    sure = [surely(one) for one in records]
+    lost = sum(one["gain"] < -FAR for one in records)
+    diverged = f"; {lost} diverged under some seed" if lost else ""
+    return (
+        f"{LABELS[records[0]['method']]} {signed(_median(records), unit, FAR)} "
+        f"({sure.count(1)} and {sure.count(-1)} of {len(sure)}{diverged})"
+    )
 
 
 def surely(record: Record) -> int:

@@ -50,7 +50,7 @@ class Blocks(AbstractPsi):
         for name, owner in owners.items():
             require(
                 owner is not None, "Blocks.parts", f"no pattern that matches {name!r}",
-                "a cover of all parameters", 'End with "*": Zero() to leave the rest free.',
+                "a cover of all parameters", 'End with "*": Zero() for no pull to w̃ there.',
             )  # fmt: skip
         for pattern in self.parts:
             require(

@@ -1,4 +1,4 @@
-"""ψ = 0: no pull at all, every party on its own."""
+"""ψ = 0: no pull towards w̃."""
 
 from typing import final
 
@@ -15,6 +15,9 @@ class Zero(AbstractPsi):
     r"""ψ(θ) = 0, so v_k = w_k − w̃ and the anchor w̃ + v_k is w_k itself.
 
     .. math:: \operatorname{prox}(x) = x
+
+    Nothing pulls a party towards w̃. With σ > 0 every step is still pulled towards the w_k with which
+    the round started, so steps are damped; only σ = 0 gives local SGD.
 
     The envelope is 0 everywhere and any w̃ minimises it; ``Moreau`` returns the mean, which is where
     the paper's recursion starts and stays.

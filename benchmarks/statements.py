@@ -1,0 +1,192 @@
+"""Puts the figures of benchmarks/results into README.md and docs/speed.md.
+
+Run it as ``python benchmarks/statements.py`` after new results. Text between ``<!-- name -->`` and
+``<!-- end -->`` is written here and nowhere else, so no ratio can stand there without its result.
+"""
+
+import json
+import math
+from pathlib import Path
+
+from fedplus.paper.page import filled
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PEERS = {"fluke": "fluke", "fedlab": "FedLab", "pfl": "pfl", "fedjax": "FedJAX", "flower": "Flower"}
+TIMES, TIMES_FEDJAX = "times fastest of Flower, pfl, fluke, FedLab", "times FedJAX"
+LSTM = "C"
+"""The one workload that is not logistic regression."""
+
+
+def result(name):
+    """Read a committed result."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def at_least(number):
+    """Return a number with two digits, rounded down, so that a ratio is never overstated.
+
+    >>> at_least(12.39), at_least(5.05), at_least(40.4), at_least(1.29)
+    ('12', '5', '40', '1.2')
+    """
+    unit = 10.0 ** (math.floor(math.log10(number)) - 1)
+    return f"{math.floor(number / unit + 1e-9) * unit:.6g}"
+
+
+def between(numbers):
+    """Return the least and the largest of some ratios as text."""
+    low, high = at_least(min(numbers)), at_least(max(numbers))
+    return low if low == high else f"{low} to {high}"
+
+
+def verdicts(key, **given):
+    """Return one ratio of every contender of ours on the CPU that has such a workload or method."""
+    return [
+        line[key]
+        for line in result("simulation-cpu")["verdicts"]
+        if key in line and all(line[name] in allowed for name, allowed in given.items())
+    ]
+
+
+def methods_ahead():
+    """Return rounds a second of SCAFFOLD and others over those of their fastest peer but FedJAX."""
+    found = []
+    for of in result("methods-cpu")["methods"].values():
+        rates = [one["rounds_per_second"] for one in of["peers"] if one["peer"] != "fedjax"]
+        found.append(of["fedplus"]["rounds_per_second"] / max(rates))
+    return found
+
+
+def readme():
+    """Return the README's paragraph about speed."""
+    logistic = {"workload": ("A10", "A50", "B")}
+    medians = [
+        row["ms"]["NumPy median"] / row["ms"]["coordinate median"]
+        for row in result("aggregation-cpu")["sizes"]
+        if row["n"] == 1000
+    ]
+    return f"""\
+- **Fast.** Whole rounds are one compiled program. On two cores FedAvg and the Fed+ variants make {between(verdicts(TIMES, **logistic))} times the
+  rounds a second of the fastest of Flower, pfl, fluke and FedLab (FedAvg), and {between(verdicts(TIMES_FEDJAX, **logistic))} times FedJAX's, for logistic regression with
+  ten active parties of 10, 50 or 1,000; SCAFFOLD, Ditto, APFL and pFedMe {between(methods_ahead())} times the fastest of pfl, fluke and FedLab. On an LSTM
+  it is {between(verdicts(TIMES, workload=(LSTM,)))} times the fastest of these. With `pip install 'fedplus[numba]'` a coordinatewise median of a thousand models is {at_least(min(medians))} or more times as fast as
+  `np.median`. [docs/speed.md](docs/speed.md) has all figures, and where others are ahead."""  # noqa: E501
+
+
+def peaks():
+    """Return what the machine can do, as measured in the same run."""
+    found = result("simulation-cpu")["peaks"]
+    return (
+        f'"Peak" is what the same run measured: {found["gigaflops a second"]} GFLOP/s of a large '
+        f"product, {found['gigabytes a second']} GB/s of reading rows at random (a party's rows,\n"
+        "read again and again, are in the cache: shares above 1)."
+    )
+
+
+def limits():
+    """Return where others are ahead of us, or nearly."""
+    report = result("simulation-cpu")
+    ours = {e["workload"]: e["peak_rss_mb"] for e in report["fedplus"] if e["method"] == "fedavg"}
+    leaner = [
+        f"{workload} {', '.join(who)}"
+        for workload, mine in ours.items()
+        for who in [
+            [
+                f"{PEERS[e['peer']]} ({e['peak_rss_mb']:.0f} MB)"
+                for e in sorted(report["peers"], key=lambda e: e["peak_rss_mb"])
+                if e["workload"] == workload and e["peak_rss_mb"] < mine
+            ]
+        ]
+        if who
+    ]
+    over_all = {
+        name: at_least(verdicts(TIMES, workload=("B",), method=(name,))[0])
+        for name in ("fedgeomed+", "fedavg+", "fedcomed+")
+    }
+    lstm = {
+        line["method"]: line[TIMES] for line in report["verdicts"] if line["workload"] == LSTM
+    }  # fmt: skip
+    (flops,) = verdicts("share of peak flops", workload=(LSTM,), method=("fedavg",))
+    return f"""\
+- **Memory**: peers that take less than FedAvg does here: {"; ".join(leaner)}.
+- **FedGeoMed+ over all of a thousand parties** (B without "@active") makes {over_all["fedgeomed+"]} times the rounds of the fastest of Flower, pfl, fluke and
+  FedLab, which aggregate ten models with FedAvg; FedAvg+ makes {over_all["fedavg+"]} times and FedCoMed+ {over_all["fedcomed+"]} times.
+- **C**: {lstm["fedavg"]:.2f} times the fastest peer's rounds with FedAvg and {lstm["fedgeomed+@active"]:.2f} times with FedGeoMed+@active. A peer's time, too, is nearly all products;
+  ours run at {100 * flops:.0f}% of the peak."""  # noqa: E501
+
+
+def methods_memory():
+    """Return the peak memory of the other methods, and who diverged."""
+    found = result("methods-cpu")["methods"]
+    memory: dict[str, list[float]] = {}
+    diverged = []
+    for method, of in found.items():
+        memory.setdefault("ours", []).append(of["fedplus"]["peak_rss_mb"])
+        for one in of["peers"]:
+            memory.setdefault(PEERS[one["peer"]], []).append(one["peak_rss_mb"])
+            if not one["trained"]:
+                diverged.append(f"{PEERS[one['peer']]}'s {method} ({one['final_loss']:.1e})")
+    told = ", ".join(
+        f"{who} {min(mb):.0f}" + (f" to {max(mb):.0f}" if round(max(mb)) > round(min(mb)) else "")
+        for who, mb in memory.items()
+    )
+    ended = f" Diverged, with the loss at the end: {', '.join(diverged)}." if diverged else ""
+    return f"Peak memory of these runs in MB: {told}.{ended}"
+
+
+def loading():
+    """Return how long the data sets take to load."""
+    found = {name: s for name, s in result("loading-cpu").items() if s is not None}
+    slow = {name: s for name, s in found.items() if s >= 0.2}
+    told = ", ".join(
+        f"`{name}` {s:.2f} s" for name, s in sorted(slow.items(), key=lambda one: -one[1])
+    )
+    rest = max(s for name, s in found.items() if name not in slow)
+    return f"{told}; all others at most {rest:.2f} s. Of the digits most is the import of scikit-learn."
+
+
+def aggregation():
+    """Return how the parts of ``Blocks`` and byzfl's geometric median compare."""
+    ratios = result("aggregation-cpu")["ratios"]
+    blocks = [1 / row["parts / Blocks"] for row in ratios]
+    byzfl = min(row["byzfl / Moreau(L2)"] for row in ratios)
+    return (
+        f"`Blocks` takes {min(blocks):.2f} to {max(blocks):.2f} times as long as its parts together, "
+        "whose columns were put side by side beforehand.\n"
+        f"byzfl's geometric median takes {at_least(byzfl)} times as long as ours, or more."
+    )
+
+
+def gpu():
+    """Return what a GPU's share of the bandwidth refers to."""
+    copied = result("aggregation-gpu")["bandwidth"]
+    return (
+        "The share of the bandwidth is that of the mean in such calls, against a plain copy measured "
+        f"in the same run ({copied:.0f} GB/s)."
+    )
+
+
+PAGES = {
+    "README.md": {"speed": readme},
+    "docs/speed.md": {
+        "peaks": peaks, "limits": limits, "methods-memory": methods_memory, "loading": loading,
+        "aggregation": aggregation, "gpu-bandwidth": gpu,
+    },
+}  # fmt: skip
+"""Page ↦ the names of its blocks and what writes them."""
+
+
+def pages():
+    """Return every page as it should be."""
+    return {
+        name: filled(
+            (ROOT / name).read_text(encoding="utf-8"),
+            {block: made() for block, made in blocks.items()},
+        )
+        for name, blocks in PAGES.items()
+    }
+
+
+if __name__ == "__main__":
+    for page, text in pages().items():
+        (ROOT / page).write_text(text, encoding="utf-8")
