@@ -36,7 +36,9 @@ def run(folder, label, seed, scores, state="finished"):
     folder.mkdir(parents=True)
     status = {"label": label, "method": "fedavg", "seed": seed, "state": state}
     (folder / "status.json").write_text(json.dumps(status))
-    (folder / "rounds.jsonl").write_text(json.dumps({"personal_score": list(scores)}) + "\n")
+    (folder / "rounds.jsonl").write_text(
+        json.dumps({"round": 1, "personal_score": list(scores)}) + "\n"
+    )
     return RunFolder(folder)
 
 

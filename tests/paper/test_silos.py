@@ -21,7 +21,9 @@ def run(folder, method, seed, scores, better="higher", state="finished"):
     status = {"method": method, "seed": seed, "better": better, "state": state}
     (folder / "status.json").write_text(json.dumps(status))
     (folder / "parties.json").write_text(json.dumps({"names": NAMES, "train": SAMPLES}))
-    (folder / "rounds.jsonl").write_text(json.dumps({"personal_score": list(scores)}) + "\n")
+    (folder / "rounds.jsonl").write_text(
+        json.dumps({"round": 1, "personal_score": list(scores)}) + "\n"
+    )
     return RunFolder(folder)
 
 

@@ -72,6 +72,9 @@ def test_files_that_may_not_be_read():
         for file in ("status.json", "parties.json", "rounds.jsonl", "spec.toml", "env.json"):
             run = good(Path(folder) / file.replace(".", "-")).path
             told(run)
+            run.chmod(0o755)
+            for other in run.iterdir():
+                other.chmod(0o644)
             (run / file).chmod(0)
             runs[file] = run
         was = os.geteuid()
