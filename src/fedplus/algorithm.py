@@ -9,8 +9,7 @@ from typing_extensions import override
 
 from fedplus._check import is_concrete, require
 from fedplus._types import Array, Matrix, Vector, settings, static
-from fedplus.aggregation import AbstractAggregator, Aggregate, Change, Moreau
-from fedplus.aggregation.following import told_all
+from fedplus.aggregation import AbstractAggregator, Aggregate, Changed, Moreau
 from fedplus.local import Batch, Grad, LocalSolve
 from fedplus.psi import Anchor
 from fedplus.work import Each, Received, Work, first_model, require_state, run_each
@@ -19,18 +18,14 @@ StateT = TypeVar("StateT")
 
 
 class State(NamedTuple):
-    """W^t and w̃^t."""
+    """W^t, w̃^t and the memory of the aggregation.
+
+    The memory belongs to this W. If you replace ``w_local``, set it to ``()``.
+    """
 
     w_global: Vector
     w_local: Matrix
-
-
-class Remembering(NamedTuple):
-    """The same, and what the aggregation remembers of this W."""
-
-    w_global: Vector
-    w_local: Matrix
-    memory: Any
+    memory: Any = ()
 
 
 class Outcome(NamedTuple):
@@ -72,22 +67,6 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
         """
         return False
 
-    def remembering(self, state: StateT) -> Any:
-        """The first state, for rounds of few active parties, no weights, and nobody else to change it.
-
-        Then what a round finds may tell most of what the next one will. ``forgetting`` is its inverse.
-        """
-        return state
-
-    def forgetting(self, state: Any) -> StateT:
-        """The state for anybody: without what would mislead if another W were put in its place."""
-        found: StateT = state
-        return found
-
-    def whole(self, state: Any) -> Any:
-        """The state, where cores share the work: the same on each of them."""
-        return state
-
     @abstractmethod
     def models(self, state: StateT, parties: Array | None = None) -> Matrix:
         """The model that each party uses, by which the method is judged: (N, d), or these parties'."""
@@ -116,7 +95,7 @@ class AbstractAdapting(ABC):
 def settled(
     aggregate: AbstractAggregator, received: Received, w_global: Vector
 ) -> tuple[Aggregate, Array]:
-    """The aggregate, w̃ as it was if nothing arrived, and how many models it leaves out."""
+    """Return the aggregate, w̃ as it was if nothing arrived, and how many models it leaves out."""
     models, weights = received
     if weights is None:
         return aggregate(models, start=w_global), jnp.array(0)
@@ -158,9 +137,19 @@ class FedPlus(AbstractAlgorithm[State]):
         )
 
     @override
-    def init(self, w_global: Vector, parties: int) -> State:
+    def init(self, w_global: Vector, parties: int, cohort: int | None = None) -> State:
+        """Return the state before the first round.
+
+        Args:
+            w_global: w̃⁰.
+            parties: N.
+            cohort: K, if each round trains K parties, without weights and faults. The aggregation then
+                keeps a memory where this saves time.
+        """
         w_global = first_model(w_global, parties)
-        return State(w_global, jnp.tile(w_global, (parties, 1)))  # Alg. 1, l. 1
+        remembers = cohort is not None and self.over == "all"
+        memory = self._aggregate.init(w_global, parties, cohort) if remembers else ()
+        return State(w_global, jnp.tile(w_global, (parties, 1)), memory)  # Alg. 1, l. 1
 
     @override
     def round(
@@ -168,8 +157,8 @@ class FedPlus(AbstractAlgorithm[State]):
     ) -> tuple[State, Outcome]:
         parties = require_state(state.w_global, state.w_local)
         work = work.checked(parties)
-        looks_back = work.present is not None or isinstance(state, Remembering)
-        # Their models as they were; their numbers, if nobody needs these once W has changed.
+        looks_back = work.present is not None or state.memory != ()
+        # The models of the cohort; or their numbers, if nobody needs these once W has changed.
         before, row_of = work.each_of(state.w_local, gather=looks_back)
 
         def solve(k: Array, batches: Batch, steps: Array | int) -> tuple[Vector, Array]:
@@ -181,39 +170,23 @@ class FedPlus(AbstractAlgorithm[State]):
         solved, diverged = run_each(each, solve, before, work.batches, work.steps)  # l. 5-7
         kept = solved if work.present is None else jnp.where(work.present[:, None], solved, before)
         w_local = work.put(state.w_local, kept)  # l. 8-9
-        aggregate = self.aggregate or Moreau(self.local.psi)
-        if isinstance(state, Remembering):
-            change = Change(jnp.asarray(work.cohort), before)
-            result, memory = aggregate.follow(
-                w_local, state.w_global, state.memory, change
+        if state.memory != ():
+            changed = Changed(jnp.asarray(work.cohort), before)
+            result, memory = self._aggregate.update(
+                w_local, work.weights, state.w_global, state.memory, changed
             )  # l. 10
-            after: Any = Remembering(result.w, w_local, memory)
-            return after, Outcome(result, solved, diverged, jnp.array(0))
+            return State(result.w, w_local, memory), Outcome(result, solved, diverged, jnp.array(0))
         if self.over == "all":
             received = Received.of(work, w_local, jnp.arange(parties), None, state.w_global)
         else:
             received = Received.of(work, solved, work.cohort, work.present, state.w_global)
-        result, dropped = settled(aggregate, received, state.w_global)  # l. 10
+        result, dropped = settled(self._aggregate, received, state.w_global)  # l. 10
         return State(result.w, w_local), Outcome(result, solved, diverged, dropped)
 
-    @override
-    def remembering(self, state: State) -> State | Remembering:
-        """Where line 10 aggregates all parties' models, of which a few change in a round."""
-        if self.over == "active":
-            return state
-        aggregate = self.aggregate or Moreau(self.local.psi)
-        memory = aggregate.memory(state.w_global, len(state.w_local))
-        return state if memory == () else Remembering(*state, memory)
-
-    @override
-    def forgetting(self, state: State | Remembering) -> State:
-        return State(state.w_global, state.w_local)
-
-    @override
-    def whole(self, state: State | Remembering) -> State | Remembering:
-        if not isinstance(state, Remembering):
-            return state
-        return state._replace(memory=told_all(state.memory, len(state.w_local)))
+    @property
+    def _aggregate(self) -> AbstractAggregator:
+        """𝒜."""
+        return self.aggregate or Moreau(self.local.psi)
 
     @override
     def forgets(self) -> bool:

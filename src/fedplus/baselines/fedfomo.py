@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from fedplus._check import require, require_number, require_whole
 from fedplus._types import Array, Matrix, Vector, settings, static
-from fedplus.aggregation.mean import mean
+from fedplus.aggregation import Mean
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
@@ -104,7 +104,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
         theta = steps.put(state.theta, work, solved)
         after = FedFomoState(theta, steps.put(state.affinity, work, rows))
         dropped = jnp.sum(~arrived)
-        return after, Outcome(mean(theta, None), solved, diverged, dropped)
+        return after, Outcome(Mean().solve(theta, None, None), solved, diverged, dropped)
 
     def _chosen(self, state: FedFomoState, work: Work, n: int) -> Array:
         """(K, M): whose models each active party is sent; never its own."""
@@ -130,4 +130,4 @@ class FedFomo(AbstractBaseline[FedFomoState]):
     @override
     def w_global(self, state: FedFomoState) -> Vector:
         """The mean; no party uses it."""
-        return mean(state.theta, None).w
+        return Mean().solve(state.theta, None, None).w

@@ -3,9 +3,10 @@
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import jax.numpy as jnp
+import numpy as np
 from typing_extensions import override
 
 from fedplus import _prox
@@ -93,19 +94,10 @@ class Blocks(AbstractPsi):
     def split(self, x: Array) -> dict[str, Array]:
         """For each pattern, its columns of ``x``, whose last axis is a raveled model."""
         self.require_size(x.shape[-1])
-        spans = self._spans
-        return {
-            pattern: jnp.concatenate([x[..., i:j] for p, i, j in spans if p == pattern], axis=-1)
-            for pattern in self.parts
-        }
-
-    @cached_property
-    def spans(self) -> dict[str, list[tuple[int, int]]]:
-        """The columns of each pattern: from which on and up to which, a piece of W each."""
-        found: dict[str, list[tuple[int, int]]] = {pattern: [] for pattern in self.parts}
+        pieces: dict[str, list[Array]] = {pattern: [] for pattern in self.parts}
         for owner, first, last in self._spans:
-            found[owner].append((first, last))
-        return found
+            pieces[owner].append(x[..., first:last])
+        return {pattern: _concatenated(found) for pattern, found in pieces.items()}
 
     def join(self, blocks: Mapping[str, Array]) -> Array:
         """The inverse of ``split``."""
@@ -115,7 +107,7 @@ class Blocks(AbstractPsi):
             first = taken[pattern]
             pieces.append(blocks[pattern][..., first : first + j - i])
             taken[pattern] = first + j - i
-        return jnp.concatenate(pieces, axis=-1)
+        return _concatenated(pieces)
 
     @override
     def value(self, x: Vector) -> Array:
@@ -126,3 +118,12 @@ class Blocks(AbstractPsi):
     def prox(self, x: Vector) -> Vector:
         blocks = self.split(x).items()
         return self.join({pattern: self.parts[pattern].prox(block) for pattern, block in blocks})
+
+
+def _concatenated(pieces: list[Array]) -> Array:
+    """Join along the last axis, without a copy if there is one piece; NumPy arrays stay NumPy arrays."""
+    if len(pieces) == 1:
+        return pieces[0]
+    xp: Any = np if isinstance(pieces[0], np.ndarray) else jnp
+    joined: Array = xp.concatenate(pieces, axis=-1)
+    return joined

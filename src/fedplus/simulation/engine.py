@@ -15,7 +15,7 @@ from jax import lax
 from jax.sharding import Mesh
 
 from fedplus._types import Array, Vector
-from fedplus.aggregation import native
+from fedplus.aggregation import kernels
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.local import Shaped
 from fedplus.models import Model, ravel
@@ -192,7 +192,7 @@ def some_rounds(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
 ) -> tuple[Any, Book]:
     """Rounds ``begin``, ..., ``end`` − 1: the state after them, and their figures."""
-    program = on_every(plan.cores, partial(_rounds, plan))
+    program = on_every(plan.cores, partial(_rounds, plan), state)
     found: tuple[Any, Book] = program(inputs, lane, state, begin, end)
     return found
 
@@ -202,7 +202,7 @@ def _rounds(
 ) -> tuple[Any, Book]:
     play: Any = partial(one_round, plan, inputs)
     if plan.mesh is not None:  # XLA alone knows where the rows are that are spread over it.
-        play = native.without(play)
+        play = kernels.disabled()(play)
     if plan.lanes:
         play = jax.vmap(play, in_axes=(0, 0, None))
     play = jax.jit(play, inline=True)  # Traced once, for its shapes and for the loop.
@@ -213,6 +213,4 @@ def _rounds(
         state, figures = play(lane, state, t)
         return state, book.with_round(t - begin, figures)
 
-    state, book = lax.fori_loop(begin, end, body, (state, Book.blank(figures, CAPACITY)))
-    whole = lane.algorithm.whole
-    return (jax.vmap(whole) if plan.lanes else whole)(state), book
+    return lax.fori_loop(begin, end, body, (state, Book.blank(figures, CAPACITY)))
