@@ -24,7 +24,7 @@ KEEP = 2
 ABOUT, DIGEST = "fedplus", "fedplus-sha256"
 """Names in the header."""
 BLANK = "0" * 64
-"""What stands in the place of the checksum while it is computed."""
+"""Placeholder for the checksum while it is computed."""
 FIELD = re.compile(f'"{DIGEST}":"([0-9a-f]{{64}})"'.encode())
 CHUNK = 1 << 20
 

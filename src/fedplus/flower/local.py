@@ -30,7 +30,7 @@ CONNECTION = "here"
 """How the ``flwr`` command calls this deployment."""
 COMPLETED = "finished:completed"
 UMASK = 0o077
-"""Of all processes: databases and logs are for their owner only."""
+"""File mode mask of all processes: databases and logs are readable by their owner only."""
 BIN = Path(sys.executable).parent
 COMMANDS = (sys.executable, "-m", "fedplus.flower.commands")
 """Flower's SuperLink and SuperNode, protected."""

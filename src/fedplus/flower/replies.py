@@ -16,7 +16,7 @@ HEADER = 1024
 LONGEST = 200
 """Of a reason, which may quote what a party sent."""
 LARGEST = 1e15
-"""Of a metric's absolute value: larger ones, NaN and Inf would leave no meaning to an average."""
+"""The largest absolute value of a metric; larger ones, NaN and Inf make an average meaningless."""
 MOST, NAME = 100, 100
 """Metrics of a reply, and characters of a metric's name."""
 ESCAPES = re.compile(

@@ -29,7 +29,7 @@ class Row(NamedTuple):
     columns: dict[str, Host]
     """A number a seed, by heading: mean, worst party; where there are outliers, the others and them."""
     p: float | None = None
-    """Of the difference to the row that leads, where there is a test."""
+    """The p-value of the difference to the leading row, if there is a test."""
     leads: bool = False
     """Whether its mean is the best."""
     is_best: bool = False

@@ -68,7 +68,7 @@ class Budget:
 
 
 class Readable(Protocol):
-    """What has bytes to give: a file, a gzip file, a member of an archive."""
+    """A source of bytes: a file, a gzip file or a member of an archive."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most so many bytes; none at the end."""
