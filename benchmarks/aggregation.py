@@ -144,10 +144,7 @@ def compare(n, d, byzfl, turns):
 
 
 def warm(n=1000, d=7850, moved=10):
-    """After a few parties moved a little: from last round's result, and followed, against from scratch.
-
-    The parties whose update is timed move back and forth.
-    """
+    """After a few parties moved a little: from last round's result, against from scratch."""
     w = models(n, d, 0.0)
     after = w.copy()
     after[:moved] += 0.01 * np.random.default_rng(1).standard_normal((moved, d), dtype=np.float32)
@@ -160,12 +157,9 @@ def warm(n=1000, d=7850, moved=10):
         "Moreau(L2(0.1))": fp.Moreau(fp.L2(0.1)),
     }.items():  # fmt: skip
         start = aggregate(w).w
-        followed = fp.Followed(aggregate, w)
-        moves = itertools.cycle([after[:moved], w[:moved]])
         rows[name] = timed({
             "cold": lambda a=aggregate: a(after).w,
             "warm": lambda a=aggregate, s=start: a(after, start=s).w,
-            "followed": lambda f=followed, m=moves: f.update(range(moved), next(m)).w,
         })  # fmt: skip
     return rows
 

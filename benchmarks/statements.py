@@ -69,7 +69,7 @@ def readme():
 - **Fast.** Whole rounds are one compiled program. On two cores FedAvg and the Fed+ variants make {between(verdicts(TIMES, **logistic))} times the
   rounds a second of the fastest of Flower, pfl, fluke and FedLab (FedAvg), and {between(verdicts(TIMES_FEDJAX, **logistic))} times FedJAX's, for logistic regression with
   ten active parties of 10, 50 or 1,000; SCAFFOLD, Ditto, APFL and pFedMe {between(methods_ahead())} times the fastest of pfl, fluke and FedLab. On an LSTM
-  it is {between(verdicts(TIMES, workload=(LSTM,)))} times the fastest of these. With `pip install 'fedplus[numba]'` a coordinatewise median of a thousand models is {at_least(min(medians))} or more times as fast as
+  it is {between(verdicts(TIMES, workload=(LSTM,)))} times the fastest of these. A coordinatewise median of a thousand models is {at_least(min(medians))} or more times as fast as
   `np.median`. [docs/speed.md](docs/speed.md) has all figures, and where others are ahead."""  # noqa: E501
 
 

@@ -65,14 +65,12 @@ def aggregation(report):
     table(columns, [[line.get(c, "–") for c in columns] for line in report["ratios"]])
     warm = report["warm start, 10 of 1000 moved"]
     table(
-        ["aggregator", "from scratch, ms", "from last round's w̃, ms", "share",
-         "`Followed`, ms", "share"],
+        ["aggregator", "from scratch, ms", "from last round's w̃, ms", "share"],
         [
-            [n, f"{w['cold']:.1f}", f"{w['warm']:.1f}", f"{w['warm'] / w['cold']:.2f}",
-             f"{w['followed']:.1f}", f"{w['followed'] / w['cold']:.2f}"]
+            [n, f"{w['cold']:.1f}", f"{w['warm']:.1f}", f"{w['warm'] / w['cold']:.2f}"]
             for n, w in warm.items()
         ],
-    )  # fmt: skip
+    )
     table(
         ["ψ", "`Moreau`, ms", "`Recursion`, ms", "ratio", "turns", "residuals"],
         [

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import fedplus as fp
-from fedplus.algorithm import AbstractAdapting, AbstractAlgorithm
+from fedplus.algorithm import AbstractAlgorithm
+from fedplus.baselines.base import AbstractAdapting
 from fedplus.methods import METHODS, method
 
 NAMES = [

@@ -1,5 +1,8 @@
 """Every ψ, the user's own included, goes through one suite: its definition and its calculus."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -113,6 +116,40 @@ def test_runs_under_jit_and_vmap(psi):
     together = jax.jit(lambda psi, x: jax.vmap(psi.prox)(x))(psi, x)
     assert np.allclose(together, [psi.prox(row) for row in x])
     assert np.allclose(jax.vmap(psi.value)(x), [psi.value(row) for row in x])
+
+
+@every_psi
+def test_numpy_arrays_give_numpy_arrays_and_the_same_numbers(psi):
+    if psi in (BOX, EVERY["elastic net"]):
+        pytest.skip("a user's own ψ that computes with JAX")
+    for x in np.random.default_rng(1).normal(scale=3, size=(4, D)):
+        assert isinstance(psi.prox(x), np.ndarray)
+        np.testing.assert_allclose(psi.prox(x), psi.prox(jnp.asarray(x)), rtol=1e-12)
+        np.testing.assert_allclose(psi.value(x), psi.value(jnp.asarray(x)), rtol=1e-12)
+        assert psi.prox(x.astype(np.float32)).dtype == np.float32
+
+
+def test_psi_computes_without_jax_and_goes_through_jit_once_jax_is_imported():
+    code = """
+import sys
+import numpy as np
+from fedplus.psi import L1, L2, Anchor, Blocks, Quadratic, Zero
+
+early = Blocks({"a": L1(1.0), "b": L2(1.0), "c": Quadratic(1.0), "d": Anchor(), "*": Zero()},
+               (("a", 1), ("b", 1), ("c", 1), ("d", 1), ("e", 1)))
+x = np.full(5, 4.0, np.float32)
+assert early.prox(x).tolist() == [3, 3, 2, 0, 4]
+assert "jax" not in sys.modules
+
+import jax
+
+assert jax.jit(lambda psi, x: psi.prox(x))(L1(1.0), x).tolist() == [3] * 5
+assert jax.jit(lambda psi, x: psi.prox(x))(early, x).tolist() == [3, 3, 2, 0, 4]
+assert jax.vmap(lambda psi: psi.prox(x))(L2(jax.numpy.ones(2))).shape == (2, 5)
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_several_deltas_at_once():

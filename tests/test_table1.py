@@ -214,7 +214,7 @@ def test_several_settings_at_once_are_each_by_itself(name):
     together, _ = jax.vmap(lambda one: play(one, state, work, squares))(stacked)
     for i, algorithm in enumerate(each):
         alone, _ = play(algorithm, state, work, squares)
-        assert_close(name, fp.State(*(leaf[i] for leaf in together)), alone)
+        assert_close(name, jax.tree.map(lambda leaf, i=i: leaf[i], together), alone)
 
 
 @pytest.mark.parametrize(("eta", "sigma"), [(0.02, 15), (0.01, 0.01), (0.1, 1.2), (0.1, 0.009)])

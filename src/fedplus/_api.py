@@ -7,7 +7,6 @@ from fedplus.aggregation import (
     Aggregate,
     CentredClipping,
     CoordinateMedian,
-    Followed,
     GeometricMedian,
     Krum,
     Mean,
@@ -19,7 +18,8 @@ from fedplus.aggregation import (
 from fedplus.algorithm import AbstractAlgorithm, FedPlus, Outcome, State
 from fedplus.data import Federation
 from fedplus.experiments.frames import read_run
-from fedplus.local import KappaWarning, LocalSolve
+from fedplus.kappa import KappaWarning
+from fedplus.local import LocalSolve
 from fedplus.objective import FixedPoint, Objective
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Custom, Quadratic, Zero
 from fedplus.simulation import Run, simulate, sweep, tune
@@ -39,7 +39,6 @@ __all__ = [
     "FedPlus",
     "Federation",
     "FixedPoint",
-    "Followed",
     "GeometricMedian",
     "KappaWarning",
     "Krum",

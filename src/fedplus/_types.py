@@ -1,9 +1,11 @@
-"""Shapes, and the decorator that makes a class of settings a frozen dataclass and a JAX pytree.
+"""Names of array shapes, and the decorator for classes of settings (frozen dataclass and JAX pytree).
 
-JAX is imported by what computes with it: a party of a deployment does without.
+This module does not import JAX: a Flower party, which is a new process for every message, does
+without it and so starts a second earlier.
 """
 
 import dataclasses
+import sys
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, dataclass_transform
 
 import numpy as np
@@ -21,6 +23,14 @@ Matrix: TypeAlias = Array
 """A model a row: shape (N, d). The paper's W is the transpose."""
 Layout: TypeAlias = tuple[tuple[str, int], ...]
 """Name and size of each parameter, in the order in which the model is raveled."""
+
+
+def namespace(*values: Any) -> Any:
+    """Return ``jax.numpy`` if any of the values is a JAX array, else ``numpy``."""
+    jax = sys.modules.get("jax")  # If it is not imported, there are no JAX arrays.
+    if jax is not None and any(isinstance(value, jax.Array) for value in values):
+        return jax.numpy
+    return np
 
 
 def epsilon(x: Array) -> float:
@@ -49,9 +59,29 @@ def settings(cls: Cls) -> Cls:
     ``jax.vmap`` (several δ at once). ``__post_init__`` checks what a person typed; it is not run
     again on what JAX rebuilds.
     """
+    made: Any = dataclasses.dataclass(frozen=True)(cls)
+    _UNREGISTERED.append(made)
+    register_settings()
+    return cast(Cls, made)
+
+
+_UNREGISTERED: list[type] = []
+"""Classes of settings that were defined before JAX was imported."""
+
+
+def register_settings() -> None:
+    """Register all classes of settings as JAX pytrees, if JAX is imported; else nothing needs it yet.
+
+    ``settings`` calls this, so any module of fedplus that imports JAX and defines a class of settings
+    also registers those of the modules that do without JAX.
+    """
+    while _UNREGISTERED and "jax" in sys.modules:
+        _register(_UNREGISTERED.pop())
+
+
+def _register(made: Any) -> None:
     import jax
 
-    made: Any = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(made)
     data = [f.name for f in fields if not f.metadata.get("static")]
     meta = [f.name for f in fields if f.metadata.get("static")]
@@ -67,4 +97,3 @@ def settings(cls: Cls) -> Cls:
         return obj
 
     jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
-    return cast(Cls, made)

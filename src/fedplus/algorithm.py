@@ -9,120 +9,75 @@ from typing_extensions import override
 
 from fedplus._check import is_concrete, require
 from fedplus._types import Array, Matrix, Vector, settings, static
-from fedplus.aggregation import AbstractAggregator, Aggregate, Change, Moreau
-from fedplus.aggregation.following import told_all
+from fedplus.aggregation import AbstractAggregator, Aggregate, Changed, Moreau
 from fedplus.local import Batch, Grad, LocalSolve
 from fedplus.psi import Anchor
-from fedplus.work import Each, Received, Work, first_model, require_state, run_each
+from fedplus.uploads import Uploads
+from fedplus.work import Each, Work, finite_or, first_model, require_state
 
 StateT = TypeVar("StateT")
 
 
 class State(NamedTuple):
-    """W^t and w̃^t."""
+    """The models w̃^t and W^t, and what the aggregator remembers."""
 
     w_global: Vector
     w_local: Matrix
-
-
-class Remembering(NamedTuple):
-    """The same, and what the aggregation remembers of this W."""
-
-    w_global: Vector
-    w_local: Matrix
-    memory: Any
+    memory: Any = ()
+    """The aggregator's memory of this W. Set it to ``()`` if you replace ``w_local``."""
 
 
 class Outcome(NamedTuple):
-    """How a round went."""
+    """What a round did, besides the new state."""
 
     aggregate: Aggregate
     solved: Matrix
     """(K, d): the active parties' models after their steps, before the aggregation."""
     diverged: Array
-    """(K,): whose steps ended in NaN or Inf. Such a party counts as one that did no steps."""
+    """(K,): which parties' steps ended in NaN or Inf. Such a party counts as one that did no steps."""
     dropped: Array
     """How many models the aggregation left out: absent, or not finite on arrival."""
 
 
 class AbstractAlgorithm(ABC, Generic[StateT]):
-    """A federated method as three pure functions."""
+    """A federated method: ``init`` and ``round`` are pure functions, the others read a state."""
 
     per_party: ClassVar[tuple[str, ...]]
-    """The fields of the state that hold a row for each party."""
+    """The fields of the state that have one row per party."""
     batches_a_step: ClassVar[int] = 1
-    """Minibatches that a step of a party takes."""
+    """How many minibatches a party needs for one step."""
     compares: ClassVar[bool] = False
     """Whether its parties compare models on validation samples (``Work.held``)."""
 
     @abstractmethod
     def init(self, w_global: Vector, parties: int) -> StateT:
-        """The state before the first round."""
+        """Return the state before the first round."""
 
     @abstractmethod
     def round(
         self, state: StateT, work: Work, grad: Grad, each: Each = jax.vmap
     ) -> tuple[StateT, Outcome]:
-        """One round: the next state, and how it went."""
+        """Do one round. Return the next state, and what the round did."""
 
-    def forgets(self) -> bool:
-        """Whether parties keep nothing from one round to the next: all of them use w̃.
-
-        Then a simulation holds the rows of a cohort alone.
-        """
+    def is_stateless(self) -> bool:
+        """Whether parties keep nothing between rounds; a state then needs only the cohort's rows."""
         return False
-
-    def remembering(self, state: StateT) -> Any:
-        """The first state, for rounds of few active parties, no weights, and nobody else to change it.
-
-        Then what a round finds may tell most of what the next one will. ``forgetting`` is its inverse.
-        """
-        return state
-
-    def forgetting(self, state: Any) -> StateT:
-        """The state for anybody: without what would mislead if another W were put in its place."""
-        found: StateT = state
-        return found
-
-    def whole(self, state: Any) -> Any:
-        """The state, where cores share the work: the same on each of them."""
-        return state
 
     @abstractmethod
     def models(self, state: StateT, parties: Array | None = None) -> Matrix:
-        """The model that each party uses, by which the method is judged: (N, d), or these parties'."""
+        """Return the models that the parties use, by which the method is judged, one row per party."""
 
     @abstractmethod
     def own(self, state: StateT) -> Matrix:
-        """(N, d): each party's model as its steps left it, before the aggregation (Figure 3)."""
+        """Return each party's model after its last steps, before the aggregation (Figure 3): (N, d)."""
 
     @abstractmethod
     def personal(self, state: StateT, parties: Array) -> Matrix:
-        """(K, d): v_k of these parties, what makes their models theirs."""
+        """Return v_k, the personal part of the model, of these parties: (K, d)."""
 
     @abstractmethod
     def w_global(self, state: StateT) -> Vector:
-        """(d,): the model that the server would hand to a party that is new."""
-
-
-class AbstractAdapting(ABC):
-    """Of a method whose parties take a step of their own before a model is used, and judged."""
-
-    @abstractmethod
-    def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
-        """(K, d): the models that parties use, made of ``models`` with minibatches of their own."""
-
-
-def settled(
-    aggregate: AbstractAggregator, received: Received, w_global: Vector
-) -> tuple[Aggregate, Array]:
-    """The aggregate, w̃ as it was if nothing arrived, and how many models it leaves out."""
-    models, weights = received
-    if weights is None:
-        return aggregate(models, start=w_global), jnp.array(0)
-    some = weights.any()
-    result = aggregate(models, jnp.where(some, weights, 1), start=w_global)
-    return result._replace(w=jnp.where(some, result.w, w_global)), jnp.sum(weights == 0)
+        """Return the model that the server would send to a new party: (d,)."""
 
 
 @final
@@ -146,84 +101,67 @@ class FedPlus(AbstractAlgorithm[State]):
     over: Literal["all", "active"] = static(default="all")
 
     def __post_init__(self) -> None:
-        require(
-            isinstance(self.local, LocalSolve), "FedPlus.local", repr(self.local), "a LocalSolve"
-        )
+        is_solver = isinstance(self.local, LocalSolve)
+        require(is_solver, "FedPlus.local", repr(self.local), "a LocalSolve")
         require(
             self.aggregate is None or isinstance(self.aggregate, AbstractAggregator),
             "FedPlus.aggregate", repr(self.aggregate), "an aggregator or None", "E.g. Moreau(L2(0.1)).",
         )  # fmt: skip
-        require(
-            self.over in ("all", "active"), "FedPlus.over", repr(self.over), '"all" or "active"'
-        )
+        is_known = self.over in ("all", "active")
+        require(is_known, "FedPlus.over", repr(self.over), '"all" or "active"')
 
     @override
-    def init(self, w_global: Vector, parties: int) -> State:
+    def init(self, w_global: Vector, parties: int, cohort: int | None = None) -> State:
+        """Return the state before the first round.
+
+        Args:
+            w_global: w̃⁰.
+            parties: N.
+            cohort: K, if each round trains K parties, without weights and faults. The aggregation then
+                keeps a memory where this saves time.
+        """
         w_global = first_model(w_global, parties)
-        return State(w_global, jnp.tile(w_global, (parties, 1)))  # Alg. 1, l. 1
+        memory: Any = ()
+        if cohort is not None and self.over == "all":
+            memory = self._aggregate.init(w_global, parties, cohort)
+        return State(w_global, jnp.tile(w_global, (parties, 1)), memory)  # Alg. 1, l. 1
 
     @override
     def round(
         self, state: State, work: Work, grad: Grad, each: Each = jax.vmap
     ) -> tuple[State, Outcome]:
-        parties = require_state(state.w_global, state.w_local)
-        work = work.checked(parties)
-        looks_back = work.present is not None or isinstance(state, Remembering)
-        # Their models as they were; their numbers, if nobody needs these once W has changed.
-        before, row_of = work.each_of(state.w_local, gather=looks_back)
+        work = work.checked(require_state(state.w_global, state.w_local))
+        w_global, w_k = state.w_global, work.gather(state.w_local)
 
-        def solve(k: Array, batches: Batch, steps: Array | int) -> tuple[Vector, Array]:
-            w_k = row_of(k)
-            solved = self.local(w_k, state.w_global, batches, steps, grad)
-            finite = jnp.isfinite(jnp.sum(solved))
-            return jnp.where(finite, solved, self.local.start(w_k, state.w_global)), ~finite
+        def solve(w_k: Vector, batches: Batch, steps: Array | int) -> tuple[Vector, Array]:
+            solved = self.local(w_k, w_global, batches, steps, grad)
+            return finite_or(solved, self.local.start(w_k, w_global))
 
-        solved, diverged = run_each(each, solve, before, work.batches, work.steps)  # l. 5-7
-        kept = solved if work.present is None else jnp.where(work.present[:, None], solved, before)
-        w_local = work.put(state.w_local, kept)  # l. 8-9
-        aggregate = self.aggregate or Moreau(self.local.psi)
-        if isinstance(state, Remembering):
-            change = Change(jnp.asarray(work.cohort), before)
-            result, memory = aggregate.follow(
-                w_local, state.w_global, state.memory, change
-            )  # l. 10
-            after: Any = Remembering(result.w, w_local, memory)
-            return after, Outcome(result, solved, diverged, jnp.array(0))
+        solved, diverged = work.map(each, solve, w_k)  # l. 5-7
+        w_local = work.scatter(state.w_local, solved)  # l. 8-9
         if self.over == "all":
-            received = Received.of(work, w_local, jnp.arange(parties), None, state.w_global)
+            uploads = Uploads.of_all(work, w_local, w_global)
         else:
-            received = Received.of(work, solved, work.cohort, work.present, state.w_global)
-        result, dropped = settled(aggregate, received, state.w_global)  # l. 10
-        return State(result.w, w_local), Outcome(result, solved, diverged, dropped)
+            uploads = Uploads.of_cohort(work, solved, w_global)
+        changed = Changed(jnp.asarray(work.cohort), w_k)
+        result, memory = uploads.aggregate(
+            self._aggregate, w_global, state.memory, changed
+        )  # l. 10
+        return State(result.w, w_local, memory), Outcome(result, solved, diverged, uploads.dropped)
+
+    @property
+    def _aggregate(self) -> AbstractAggregator:
+        return self.aggregate or Moreau(self.local.psi)
 
     @override
-    def remembering(self, state: State) -> State | Remembering:
-        """Where line 10 aggregates all parties' models, of which a few change in a round."""
-        if self.over == "active":
-            return state
-        aggregate = self.aggregate or Moreau(self.local.psi)
-        memory = aggregate.memory(state.w_global, len(state.w_local))
-        return state if memory == () else Remembering(*state, memory)
-
-    @override
-    def forgetting(self, state: State | Remembering) -> State:
-        return State(state.w_global, state.w_local)
-
-    @override
-    def whole(self, state: State | Remembering) -> State | Remembering:
-        if not isinstance(state, Remembering):
-            return state
-        return state._replace(memory=told_all(state.memory, len(state.w_local)))
-
-    @override
-    def forgets(self) -> bool:
-        """Whether it is one of Table 1's without a "+": each round begins, and ends, with w̃ alone."""
+    def is_stateless(self) -> bool:
+        """Whether λ = 1 and v_k = 0, as in the rows of Table 1 without a "+": parties only use w̃."""
         known = is_concrete(self.local.lam) and self.over == "active"
         return known and bool(self.local.lam == 1) and isinstance(self.local.psi, Anchor)
 
     @override
     def models(self, state: State, parties: Array | None = None) -> Matrix:
-        """The personal w_k; for λ = 1, where every party restarts from w̃, w̃ (Deviation D7)."""
+        """Return the personal w_k; for λ = 1, where every party restarts from w̃, w̃ (Deviation D7)."""
         w_local = state.w_local if parties is None else state.w_local[parties]
         if is_concrete(self.local.lam) and self.local.lam != 1:
             return w_local  # As it is: W may be large.

@@ -1,20 +1,18 @@
 """Local-Solve: what a party does in a round. Lines 11–14 of the paper's Algorithm 1."""
 
-import sys
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias, final
 
 import jax
-import jax.numpy as jnp
 import optax
 from jax import lax
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import Partial
 
-from fedplus._check import is_concrete, require, require_number
+from fedplus._check import require, require_number
 from fedplus._schedule import require_no_schedule, require_no_schedule_state
 from fedplus._types import Array, Vector, settings, static
+from fedplus.kappa import warn_of_unusual_kappa
 from fedplus.psi import AbstractPsi
 
 Batch: TypeAlias = Any
@@ -25,8 +23,7 @@ Params: TypeAlias = Any
 class Shaped(NamedTuple):
     """A gradient over parameters in their own shapes.
 
-    Where a model is a tree of arrays, this saves cutting its flat vector up and joining it again at
-    every step: LocalSolve does so once.
+    LocalSolve then unravels a model once per round instead of at every step.
     """
 
     grad: Callable[[Params, Batch], Params]
@@ -38,12 +35,6 @@ class Shaped(NamedTuple):
 
 Grad: TypeAlias = Callable[[Vector, Batch], Vector] | Shaped
 """(w, batch) ↦ ∇f_k(w) on that batch."""
-
-KAPPA_ADVISED = (0.9, 0.999)
-
-
-class KappaWarning(UserWarning):
-    """κ = 1/(1 + ησ) lies outside the range that the paper recommends."""
 
 
 @final
@@ -83,7 +74,7 @@ class LocalSolve:
         )  # fmt: skip
         if self.optimizer is not None:
             require_no_schedule(self.optimizer, "LocalSolve.optimizer")
-        _advise(self.eta, self.sigma)
+        warn_of_unusual_kappa(self.eta, self.sigma)
 
     @property
     def kappa(self) -> Any:
@@ -93,12 +84,12 @@ class LocalSolve:
     def __call__(
         self, w_k: Vector, w_global: Vector, batches: Batch, steps: Array | int, grad: Grad
     ) -> Vector:
-        """w_k after ``steps`` (E_k) steps.
+        """Return w_k after ``steps`` (E_k) steps.
 
         Args:
             w_k: The party's own model.
             w_global: w̃.
-            batches: A minibatch a step: a pytree of arrays (E, ...), or a ``jax.tree_util.Partial``
+            batches: One minibatch per step: a pytree of arrays (E, ...), or a ``jax.tree_util.Partial``
                 that makes the batch from the step's number.
             steps: E_k.
             grad: (w, batch) ↦ ∇f_k(w) on that batch.
@@ -124,7 +115,7 @@ class LocalSolve:
         return ravel(solved)  # l. 14
 
     def start(self, w_k: Vector, w_global: Vector) -> Vector:
-        """Where the party's steps start from (Alg. 1, l. 12)."""
+        """Return the model from which the party's steps start (Alg. 1, l. 12)."""
         return (1 - self.lam) * w_k + self.lam * w_global
 
 
@@ -133,17 +124,20 @@ def shaped(
 ) -> tuple[
     Callable[[Params, Batch], Params], Callable[[Vector], Params], Callable[[Params], Vector]
 ]:
-    """The gradient as it is, and the way to its shapes and back; both do nothing to a flat vector."""
+    """Return the gradient, and functions from a flat vector to its parameters and back.
+
+    For a gradient over flat vectors both functions are the identity.
+    """
     if isinstance(grad, Shaped):
         return grad.grad, grad.unravel, lambda params: ravel_pytree(params)[0]
     return grad, lambda w: w, lambda w: w
 
 
 def repeat(step: Any, steps: Array | int, carry: Any, most: int | None) -> Any:
-    """``step`` so many times.
+    """Apply ``step`` to ``carry`` ``steps`` times.
 
-    With a bound that is known beforehand the loop is of that length, and steps beyond ``steps`` change
-    nothing: parties side by side, and a GPU, are faster so.
+    If ``most`` bounds the number of steps, the loop has that length and further steps change nothing:
+    a fixed length is faster under ``vmap`` and on a GPU.
     """
     if isinstance(steps, int) or most is None:
         return lax.fori_loop(0, steps, step, carry)
@@ -155,35 +149,12 @@ def repeat(step: Any, steps: Array | int, carry: Any, most: int | None) -> Any:
 
 
 def most_steps(batches: Batch) -> int | None:
-    """The steps that there are batches for; None if a batch is made when it is asked for."""
+    """Return the number of steps that there are batches for, or None if a ``Partial`` makes them."""
     return None if isinstance(batches, Partial) else len(jax.tree.leaves(batches)[0])
 
 
 def batch_at(batches: Batch, i: Array) -> Batch:
-    """The batch of step ``i``: made by a ``Partial``, or looked up in arrays (E, ...)."""
+    """Return the batch of step ``i``: made by a ``Partial``, or looked up in arrays (E, ...)."""
     if isinstance(batches, Partial):
         return batches(i)
     return jax.tree.map(lambda all_steps: all_steps[i], batches)
-
-
-def _advise(eta: Any, sigma: Any) -> None:
-    if not is_concrete(eta, sigma) or jnp.ndim(eta) or jnp.ndim(sigma) or sigma == 0:
-        return
-    kappa = float(1 / (1 + eta * sigma))
-    least, most = KAPPA_ADVISED
-    if not least <= kappa <= most:
-        warnings.warn(
-            f"κ = 1/(1 + ησ) = {kappa:.6g} lies outside [{least}, {most}], the range that the Fed+ "
-            f"paper recommends. η = {eta:g} puts σ into "
-            f"[{(1 / most - 1) / eta:.3g}, {(1 / least - 1) / eta:.3g}].",
-            KappaWarning,
-            stacklevel=_levels_to_caller(),
-        )
-
-
-def _levels_to_caller() -> int:
-    """How far up the stack the user's own code is, so that the warning points there."""
-    level, frame = 0, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("fedplus."):
-        level, frame = level + 1, frame.f_back
-    return level + 1

@@ -1,7 +1,7 @@
-"""What a round brings to a method: who takes part, on what, for how long, and what arrives of it."""
+"""What a round gives to a method: who takes part, on which minibatches and for how many steps."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,14 +19,15 @@ from fedplus._check import (
 from fedplus._types import Array, Matrix, Vector
 from fedplus.local import Batch, Grad
 
+T = TypeVar("T")
 Each = Callable[[Callable[..., Any]], Callable[..., Any]]
 """How one function is run over the cohort: ``jax.vmap``, all parties at once, or ``one_by_one``."""
 
-__all__ = ["Each", "Grad", "Received", "Work", "one_by_one"]
+__all__ = ["Each", "Grad", "Work", "one_by_one"]
 
 
 class Work(NamedTuple):
-    """What a round brings."""
+    """The input of one round."""
 
     cohort: Array
     """S^t: the indices of the K active parties, each at most once."""
@@ -44,36 +45,43 @@ class Work(NamedTuple):
     """For faults: what the server gets of the models (rows) that these parties (indices) have. None:
     what they have."""
     key: Array | None = None
-    """Random numbers of this round, for methods that toss coins. None: they say that they need them."""
+    """Random numbers of this round, for methods that toss coins; without them such methods raise."""
     held: Batch | None = None
     """A minibatch (K, B, ...) of validation samples of each active party, for methods that compare
     models on them."""
 
-    def of(self, rows: Matrix) -> Matrix:
-        """(K, ...): those of all parties' rows that are the active ones'."""
-        return rows if self._is_everyone(len(rows)) else rows[self.cohort]
+    def gather(self, rows: Matrix) -> Matrix:
+        """Return the active parties' rows, (K, ...), of all parties' rows, (N, ...)."""
+        if self._is_everyone(len(rows)):
+            return rows
+        return rows.at[self.cohort].get(
+            mode="clip"
+        )  # XLA copies whole rows; "fill" tests each entry.
 
-    def each_of(self, rows: Matrix, gather: bool) -> tuple[Array, Callable[[Array], Array]]:
-        """(K, ...): something for each active party, and how its row of all parties' is had from it.
-
-        If they are not to be gathered, it is the party's number: one by one, rows are so read where
-        they are.
-        """
-        if gather or self._is_everyone(len(rows)):
-            return self.of(rows), lambda row: row
-        return self.cohort, lambda k: rows[k]
-
-    def put(self, rows: Matrix, new: Matrix) -> Matrix:
-        """All parties' rows, with new ones for the active parties."""
+    def scatter(self, rows: Matrix, new: Matrix) -> Matrix:
+        """Return all parties' rows with new ones for the active parties; absent parties keep theirs."""
+        if self.present is not None:
+            present = self.present.reshape(-1, *([1] * (new.ndim - 1)))
+            new = jnp.where(present, new, self.gather(rows))
         return new if self._is_everyone(len(rows)) else rows.at[self.cohort].set(new)
 
+    def map(self, each: Each, function: Callable[..., Any], *args: Any) -> Any:
+        """Return ``function(*args_k, batches_k, steps_k)`` of each active party k, stacked.
+
+        Args:
+            each: How the function is run over the cohort.
+            function: What one party does.
+            args: Arrays with a row for each active party.
+        """
+        return run_each(each, function, *args, self.batches, self.steps)
+
     def _is_everyone(self, parties: int) -> bool:
-        """Whether it is known now (NumPy's array) that no row need be looked up."""
+        """Whether the cohort is known now (a NumPy array) and consists of all parties in order."""
         known: Any = self.cohort
         return isinstance(known, np.ndarray) and np.array_equal(known, np.arange(parties))
 
     def checked(self, parties: int) -> "Work":
-        """Itself as arrays, or a ``SettingError`` that says what does not fit."""
+        """Return the same work as arrays, or raise a ``SettingError`` that says what does not fit."""
         work = self._replace(
             cohort=self.cohort if isinstance(self.cohort, np.ndarray) else jnp.asarray(self.cohort),
             batches=jax.tree.map(jnp.asarray, self.batches),
@@ -101,30 +109,6 @@ class Work(NamedTuple):
         return work
 
 
-class Received(NamedTuple):
-    """What the server has to aggregate."""
-
-    models: Matrix
-    """A finite row for each of the parties asked for."""
-    weights: Vector | None
-    """Theirs; 0 for a model that did not arrive, or not as finite numbers."""
-
-    @classmethod
-    def of(
-        cls, work: Work, models: Matrix, parties: Array, present: Array | None, w_global: Vector
-    ) -> "Received":
-        """What arrives of the ``models`` (rows) of these ``parties`` (indices)."""
-        weights = None if work.weights is None else work.weights[parties]
-        if work.transmit is None and present is None:
-            return cls(models, weights)
-        arrived = jnp.ones(len(models), bool) if present is None else present
-        if work.transmit is not None:
-            models = work.transmit(models, parties)
-            arrived &= jnp.isfinite(models).all(axis=1)
-            models = jnp.where(arrived[:, None], models, w_global)
-        return cls(models, arrived.astype(models.dtype) * (1 if weights is None else weights))
-
-
 def run_each(each: Each, function: Callable[..., Any], *args: Any) -> Any:
     """``each(function)(*args)``, where a plain number among ``args`` is the same for every party."""
 
@@ -133,6 +117,13 @@ def run_each(each: Each, function: Callable[..., Any], *args: Any) -> Any:
         return function(*(arg if isinstance(arg, int) else next(given) for arg in args))
 
     return each(of_arrays)(*(arg for arg in args if not isinstance(arg, int)))
+
+
+def finite_or(new: T, old: T) -> tuple[T, Array]:
+    """Return ``new`` if all of it is finite, else ``old``; and whether it was not finite."""
+    finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(new)))
+    kept: T = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
+    return kept, ~finite
 
 
 def one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -154,7 +145,7 @@ def _require_cohort(cohort: Array, parties: int) -> None:
 
 
 def _require_batches(batches: Batch, k: int) -> int | None:
-    """The number of steps that there are batches for; None if a batch is made when it is asked for."""
+    """Return the number of steps that there are batches for, or None if a Partial makes them."""
     shapes = [leaf.shape for leaf in jax.tree.leaves(batches)]
     if isinstance(batches, Partial):
         ok = all(len(s) >= 1 and s[0] == k for s in shapes)
@@ -169,7 +160,7 @@ def _require_batches(batches: Batch, k: int) -> int | None:
 
 
 def require_state(w_global: Vector, w_local: Matrix) -> int:
-    """Require W and w̃ of one size; N."""
+    """Require that W and w̃ have models of the same size, and return N."""
     require_models(w_local)
     n, d = w_local.shape
     require_shape(w_global, "state.w_global", (d,))
@@ -177,7 +168,7 @@ def require_state(w_global: Vector, w_local: Matrix) -> int:
 
 
 def first_model(w_global: Any, parties: int) -> Vector:
-    """The model that training begins with, checked."""
+    """Return the model that training begins with as an array, after checks."""
     first: Vector = jnp.asarray(w_global)
     require(first.ndim == 1, "w_global", f"shape {first.shape}", "a raveled model, (d,)")
     require(parties >= 1, "parties", parties, "at least 1")

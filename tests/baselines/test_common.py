@@ -12,7 +12,7 @@ from quadratic import GRAD, D, E, N, Parties, one_round, plain_grad, work
 import fedplus as fp
 from fedplus import baselines as b
 from fedplus import presets
-from fedplus.algorithm import AbstractAdapting
+from fedplus.baselines.base import AbstractAdapting
 from fedplus.work import one_by_one
 
 pytestmark = pytest.mark.usefixtures("x64")

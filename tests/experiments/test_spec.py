@@ -15,7 +15,7 @@ from fedplus.experiments.defaults import LABELS, filled, settings_of
 from fedplus.experiments.running import prepared, run_all
 from fedplus.experiments.source import Source, places, read
 from fedplus.experiments.spec import checked, to_toml
-from fedplus.local import KappaWarning
+from fedplus.kappa import KappaWarning
 from fedplus.methods import METHODS
 
 GOOD = """\

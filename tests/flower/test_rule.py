@@ -102,7 +102,8 @@ def test_a_psi_of_ones_own_is_given_to_the_party(tmp_path):
     [
         ({"fedplus-psi": '[["*", "L7", 0.1]]'}, "server's ψ must be one of Zero.*got 'L7'"),
         ({"fedplus-psi": '[["*", "L2", -1]]'}, "server's δ must be"),
-        ({"fedplus-psi": '[["head", "L2", 1]]'}, "a pattern for every parameter"),
+        ({"fedplus-psi": '[["*", "L1", 0]]'}, "server's δ must be a finite number > 0"),
+        ({"fedplus-psi": '[["head", "L2", 1]]'}, "a cover of all parameters, got no pattern"),
         ({"fedplus-eta": -0.1}, "server's η must be a finite number > 0, got -0.1"),
         ({"fedplus-lam": 2.0}, "server's λ must be"),
     ],

@@ -10,7 +10,7 @@ import numpy as np
 import fedplus as fp
 from fedplus import models, presets
 from fedplus.aggregation import CoordinateMedian, GeometricMedian, Mean, Moreau
-from fedplus.aggregation.shares import LEAST
+from fedplus.aggregation.cores import MIN_SHARED_ENTRIES
 from fedplus.psi import L1, L2, Custom
 from fedplus.simulation.cores import cores_for, on_every
 
@@ -19,7 +19,7 @@ AGGREGATORS = {
     "δ-geometric": Moreau(L2(0.1)), "δ-coordinate": Moreau(L1(0.1)),
     "own ψ": Moreau(Custom(lambda x: 0.5 * jnp.sum(x * x), lambda x: 0.5 * x)),
 }  # fmt: skip
-SHAPES = ((1001, 1061), (150, 7850), (5, LEAST // 4))
+SHAPES = ((1001, 1061), (150, 7850), (5, MIN_SHARED_ENTRIES // 4))
 PLUS = {"eta": 0.1, "sigma": 1.0, "delta": 0.05}
 
 
@@ -44,7 +44,7 @@ def aggregated(mesh):
             for weights, start in others:
                 key = f"{name}, {shape}, {weights is None}, {start is None}"
                 found[key] = solve(w_local, weights, start).w
-        pair = np.eye(2, LEAST // 2, dtype=np.float32)
+        pair = np.eye(2, MIN_SHARED_ENTRIES // 2, dtype=np.float32)
         found[f"{name}, pair"] = solve(pair, None, pair[0]).w
     return found
 

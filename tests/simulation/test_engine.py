@@ -191,7 +191,7 @@ def test_methods_whose_parties_keep_nothing_hold_the_cohorts_rows_alone(name):
     """And are otherwise the same, bit by bit: with weights, faults, absent parties and stragglers."""
     there = np.random.default_rng(0).random((7, 5)) < 0.7
     method = getattr(presets, name)(**({"sigma": 1.0} if name == "fedprox" else {}), eta=ETA)
-    assert method.forgets()
+    assert method.is_stateless()
     asked = {
         "rounds": 7, "steps": 3, "batch_size": 8, "evaluate_every": 3, "weights": "size",
         "cohort": Trace(jnp.array(there), 3), "stragglers": Stragglers(0.4, drop=True),
@@ -210,12 +210,12 @@ def test_methods_whose_parties_keep_nothing_hold_the_cohorts_rows_alone(name):
             np.testing.assert_array_equal(values, getattr(kept, figures)[what], err_msg=what)
 
 
-def test_who_forgets():
+def test_which_methods_are_stateless():
     fedavg = presets.fedavg(eta=ETA)
-    assert not dataclasses.replace(fedavg, over="all").forgets()
-    assert not presets.fedavg_plus(eta=ETA, sigma=1.0).forgets()
+    assert not dataclasses.replace(fedavg, over="all").is_stateless()
+    assert not presets.fedavg_plus(eta=ETA, sigma=1.0).is_stateless()
     local = dataclasses.replace(fedavg.local, lam=0.5)
-    assert not dataclasses.replace(fedavg, local=local).forgets()
+    assert not dataclasses.replace(fedavg, local=local).is_stateless()
 
 
 def test_nobody_there_changes_nothing():

@@ -1,9 +1,8 @@
 """𝒜: from the models of all parties to the global model w̃."""
 
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, Change
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed
 from fedplus.aggregation.clipping import CentredClipping, NormClipping
 from fedplus.aggregation.coordinate_median import CoordinateMedian
-from fedplus.aggregation.followed import Followed
 from fedplus.aggregation.geometric_median import GeometricMedian
 from fedplus.aggregation.krum import Krum
 from fedplus.aggregation.mean import Mean
@@ -15,9 +14,8 @@ __all__ = [
     "AbstractAggregator",
     "Aggregate",
     "CentredClipping",
-    "Change",
+    "Changed",
     "CoordinateMedian",
-    "Followed",
     "GeometricMedian",
     "Krum",
     "Mean",

@@ -1,27 +1,19 @@
-"""What an aggregator is: all parties' models in, one model out, and how well it went."""
+"""What an aggregator is, and how it is called on the models of all parties."""
 
 from abc import ABC, abstractmethod
-from functools import cache, cached_property
-from typing import Any, ClassVar, NamedTuple, cast, final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jax import lax
 
-from fedplus._check import (
-    is_concrete,
-    require,
-    require_finite,
-    require_models,
-    require_shape,
-)
-from fedplus._types import Array, Host, Matrix, Vector
-from fedplus.aggregation import native
-from fedplus.aggregation.rows import weighted_mean
-
-LEAST = 2**14
-"""Entries of W from which on compiled loops are worth importing what compiles them."""
+from fedplus._check import is_concrete, require, require_finite, require_models, require_shape
+from fedplus._types import Array, Matrix, Vector
+from fedplus.aggregation import kernels
 
 
 class Aggregate(NamedTuple):
@@ -32,71 +24,100 @@ class Aggregate(NamedTuple):
     residual: Array
     """‖·‖₂ of how far the defining iteration would still move w, in parameter units."""
     converged: Array
+    """Whether w is a minimiser to 1e-5 of the spread of the models or to the rounding of w.
+
+    Means and coordinatewise medians are exact to rounding. For geometric medians it is proven, for
+    every finite W, that w is that near the minimiser, or the objective divided by the sum of the
+    weights that near its minimum. For any other ψ the last step was as short as rounding allows.
+    Aggregators that do not minimise, such as clipping and Krum, are always done.
+    """
 
 
-class Change(NamedTuple):
-    """Rows of W that are others than before; JAX's arrays, or NumPy's."""
+class Changed(NamedTuple):
+    """Rows of W that differ from the last round."""
 
     rows: Any
-    """(K,): which, each at most once."""
+    """(K,): which rows, each at most once."""
     before: Any
     """(K, d): what they were."""
 
 
-def certified(w: Vector | Host, iterations: int, residual: float, converged: bool) -> Aggregate:
-    """Of numbers that are known now."""
-    numbers: Any = (np.int32(iterations), w.dtype.type(residual), np.bool_(converged))
-    return Aggregate(cast(Vector, w), *numbers)
-
-
-def exact(w: Vector | Host) -> Aggregate:
-    """A model that is right as it is, found in one turn; NumPy's numbers, known before any model is."""
-    return certified(w, 1, 0.0, True)
+def exact(w: Any) -> Aggregate:
+    """Return an aggregate that is right as it is, found in one iteration."""
+    numbers: Any = (np.int32(1), np.zeros((), w.dtype)[()], np.bool_(True))
+    return Aggregate(w, *numbers)
 
 
 class AbstractAggregator(ABC):
-    """𝒜: call it on the models of N parties, a row each.
+    """𝒜: from the models of N parties, one per row, to the global model.
+
+    Subclasses implement ``solve``. Where few models change from round to round, ``init`` and ``follow``
+    can save time: ``update`` is ``solve`` with a memory of the last round, as in Optax.
 
     >>> from fedplus.aggregation import CoordinateMedian
     >>> CoordinateMedian()([[1.0, 0.0], [2.0, 0.0], [900.0, 1.0]]).w.tolist()
     [2.0, 0.0]
     """
 
-    shows_all: ClassVar[bool] = False
-    """Whether w̃ is never finite if an entry of W is not: then nobody need look at W itself."""
+    shows_non_finite: ClassVar[bool] = False
+    """Whether a non-finite entry of W always makes w̃ non-finite, so that W need not be checked."""
 
     @abstractmethod
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        """Aggregate checked input; pure, for ``jit`` and ``vmap``. ``weights`` None: all equal."""
+        """Aggregate checked input; pure, for ``jit`` and ``vmap``.
 
-    def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:
-        """The same by compiled loops alone, for a W in a CPU's memory; None: not by these."""
-        return None
+        Args:
+            w_local: (N, d), as ``kernels.as_input`` returns it.
+            weights: (N,), positive; None: all equal.
+            start: (d,), a point near the result, or None.
+        """
 
-    def memory(self, w: Vector, parties: int) -> Any:
-        """What ``follow`` begins with, if all parties have the model w; (): it saves nothing."""
+    def init(self, w: Vector, parties: int, changed: int) -> Any:
+        """Initial memory for ``update``, if all parties have the model w.
+
+        Args:
+            w: The model.
+            parties: N.
+            changed: How many models change in a round.
+
+        Returns:
+            A pytree of arrays, or ``()`` if a memory does not help.
+        """
         return ()
 
     def follow(
-        self, w_local: Matrix, start: Vector, memory: Any, change: Change
+        self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
     ) -> tuple[Aggregate, Any]:
-        """Aggregate a finite W, all weights equal, of which few rows changed since it gave ``start``.
+        """Aggregate from a memory that ``init`` made; ``update`` calls it. Pure.
 
-        Pure, as ``solve`` is. Also returns what the next call wants to remember. Nobody else may have
-        changed W in between. Only for those that have a ``memory``.
+        Raises:
+            NotImplementedError: The aggregator has no memory.
         """
-        raise NotImplementedError(f"{type(self).__name__} remembers nothing.")
+        raise NotImplementedError
 
-    def follow_at_hand(
-        self, w_local: Host, start: Host, memory: Any, change: Change
-    ) -> tuple[Aggregate, Any] | None:
-        """The same by compiled loops alone, which write to a memory of NumPy's; None: not by these."""
-        return None
+    @final
+    def update(
+        self, w_local: Matrix, weights: Vector | None, start: Vector, memory: Any, changed: Changed
+    ) -> tuple[Aggregate, Any]:
+        """Aggregate a W of which only some rows changed since the last ``update`` or ``init``.
 
-    @cached_property
-    def _is_concrete(self) -> bool:
-        """Whether its numbers are known now."""
-        return is_concrete(self)
+        Args:
+            w_local: (N, d).
+            weights: (N,), positive; None: all equal. With weights the memory is not used and begins
+                anew.
+            start: (d,), the last result.
+            memory: What ``init`` or the last ``update`` returned.
+            changed: The rows that changed, and what they were.
+
+        Returns:
+            The aggregate, and the memory for the next call.
+        """
+        if memory == ():
+            return self.solve(w_local, weights, start), memory
+        if weights is not None:
+            fresh = self.init(start, len(w_local), len(changed.rows))
+            return self.solve(w_local, weights, start), fresh
+        return self.follow(w_local, start, memory, changed)
 
     @final
     def __call__(
@@ -108,126 +129,116 @@ class AbstractAggregator(ABC):
         """Aggregate.
 
         Args:
-            w_local: (N, d), a model a row. If it is JAX's so is w̃, else NumPy's.
-            weights: (N,), not negative. A party of weight 0 is left out, whatever its row holds.
-            start: (d,), a point near the result, such as last round's w̃: saves passes over W and
-                changes nothing else, except for clipping, which clips what parties are away from it.
+            w_local: (N, d), one model per row.
+            weights: (N,), not negative. A party of weight 0 is left out, whatever its row contains.
+            start: (d,), a point near the result, such as the last round's w̃. It saves passes over W and
+                does not change the result, except for clipping, which clips distances from it.
+
+        Returns:
+            The aggregate; ``w`` is a JAX array if ``w_local`` is one, else a NumPy array.
 
         Raises:
-            SettingError: On shapes that do not fit, no parties, or entries that are not finite.
-                Under ``jit`` entries cannot be looked at: give such a party weight 0.
+            SettingError: Shapes do not fit, there are no parties, or entries are not finite. Under
+                ``jit`` entries cannot be checked: give such a party weight 0.
         """
-        in_memory = native.in_memory(w_local, LEAST)
-        models: Any = _as_float(w_local) if in_memory is None else in_memory
+        models = kernels.as_input(w_local)
         require_models(models)
         n, d = models.shape
-        each = None if weights is None else _as(models.dtype, weights)
+        each = None if weights is None else _as(models, weights)
         if each is not None:
-            require_shape(each, "weights", (n,), "Give one weight a party.")
+            require_shape(each, "weights", (n,), "Give one weight per party.")
             if is_concrete(each):
                 given = np.asarray(each)
                 ok = np.isfinite(given).all() and given.min() >= 0 and given.max() > 0
                 require(bool(ok), "weights", given, "finite, not negative and not all 0")
-        begin = None if start is None else _as(models.dtype, start)
+        begin = None if start is None else _as(models, start)
         if begin is not None:
-            require_shape(begin, "start", (d,), "It is a model, such as last round's w̃.")
-        concrete = self._is_concrete and is_concrete(models, each, begin)
-        if in_memory is not None:
-            found = _at_hand(self, in_memory, each, begin) if concrete else None
-            if found is not None:
-                return of_the_kind(w_local, found)
-            models = _as_float(w_local)
-        if not concrete:
+            require_shape(begin, "start", (d,), "It is a model, such as the last round's w̃.")
+            if is_concrete(begin):
+                require(bool(np.isfinite(begin).all()), "start", "NaN or Inf", "finite")
+        if not is_concrete(self, models, each, begin):
             return _solve(self, models, each, begin)[0]
-        w, certificate, finite = _compiled(self, models, each, begin)
-        found = exact(w) if certificate is None else Aggregate(w, *certificate)
-        if isinstance(w, jax.core.Tracer):
+        if isinstance(models, np.ndarray):
+            found, finite = _solve_numpy(self, models, each, begin)
+        else:
+            found, finite = _compiled(self, models, each, begin, kernels.available())
+        if isinstance(found.w, jax.core.Tracer):
             return found
-        if not (_is_finite(w) if finite is None else finite):
-            _refuse(models, each, begin)
-        return of_the_kind(w_local, found)
+        if not bool(finite):
+            counts = slice(None) if each is None else np.asarray(each) > 0
+            require_finite(np.asarray(models)[counts])
+        return found if isinstance(w_local, jax.Array) else Aggregate(*map(_as_numpy, found))
 
 
-def of_the_kind(w_local: Any, found: Aggregate) -> Aggregate:
-    """With w̃ as an array of JAX's if W is one, else as one of NumPy's, which JAX does not share."""
-    if isinstance(w_local, jax.Array):
-        return found._replace(w=as_array(found.w)) if isinstance(found.w, np.ndarray) else found
-    if isinstance(found.w, np.ndarray):
-        return found
-    w, *numbers = (np.array(each) for each in found)
-    copied: Any = (w, *(number[()] for number in numbers))
-    return Aggregate(*copied)
+def while_loop(
+    arrays: Any, go_on: Callable[[Any], Any], body: Callable[[Any], Any], state: Any
+) -> Any:
+    """``lax.while_loop``, or a plain loop if ``arrays`` are NumPy's."""
+    if not isinstance(arrays, np.ndarray):
+        return lax.while_loop(go_on, body, state)
+    while go_on(state):
+        state = body(state)
+    return state
 
 
-def _at_hand(
-    aggregator: AbstractAggregator, w_local: Host, weights: Vector | None, start: Vector | None
-) -> Aggregate | None:
-    """By loops alone, if there are any for this aggregator and this W."""
-    each, begin = (None if given is None else np.asarray(given) for given in (weights, start))
-    if each is not None and not each.all():
-        w_local, each = w_local[each > 0], each[each > 0]
-    if begin is not None and not _is_finite(begin):
-        return None
-    with np.errstate(all="ignore"):  # Sums of numbers near the largest there are.
-        return aggregator.at_hand(w_local, each, begin)
+def fori_loop(arrays: Any, count: int, body: Callable[[Any, Any], Any], state: Any) -> Any:
+    """``lax.fori_loop`` from 0, or a plain loop if ``arrays`` are NumPy's."""
+    if not isinstance(arrays, np.ndarray):
+        return lax.fori_loop(0, count, body, state)
+    for i in range(count):
+        state = body(i, state)
+    return state
 
 
-def _refuse(w_local: Matrix, weights: Vector | None, start: Vector | None) -> None:
-    """Say what is not finite, if anything is that counts."""
-    counts = slice(None) if weights is None else np.asarray(weights) > 0
-    require_finite(np.asarray(w_local)[counts])
-    ok = start is None or _is_finite(start)
-    require(ok, "start", "NaN or Inf", "finite")
+def cond(arrays: Any, yes: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
+    """``lax.cond``, or a plain condition if ``arrays`` are NumPy's."""
+    if isinstance(arrays, np.ndarray):
+        return if_true() if yes else if_false()
+    return lax.cond(yes, if_true, if_false)
 
 
-as_array = jax.jit(lambda w: w)
-"""NumPy's array as JAX's, in half of the time that ``jnp.asarray`` takes."""
+def _as(models: Any, given: Any) -> Any:
+    """Return an array of the kind and type of the models."""
+    if isinstance(models, np.ndarray):
+        with np.errstate(over="ignore"):  # What is too large is not finite.
+            return np.asarray(given).astype(models.dtype)
+    return jnp.asarray(given, models.dtype)
 
 
-def _as_float(given: Any) -> Array:
-    array = given if isinstance(given, jax.Array) else jnp.asarray(given)
-    return array if _is_float(array.dtype) else array.astype(float)
+def _as_numpy(found: Any) -> Any:
+    array = np.array(found)  # A copy: the caller may write to it.
+    return array if array.ndim else array[()]
 
 
-def _as(dtype: Any, given: Any) -> Any:
-    """JAX's stays JAX's, all else becomes NumPy's: JAX takes longer."""
-    if isinstance(given, jax.Array):
-        return given.astype(dtype)
-    with np.errstate(over="ignore"):  # What is too large is not finite.
-        return np.asarray(given).astype(dtype, copy=False)
-
-
-def _is_finite(w: Vector | Host) -> bool:
-    return bool(np.isfinite(np.asarray(w)).all())
-
-
-@cache
-def _is_float(dtype: np.dtype[Any]) -> bool:
-    return bool(jnp.issubdtype(dtype, jnp.floating))
+def _solve_numpy(
+    aggregator: AbstractAggregator, w_local: Any, weights: Any, start: Any
+) -> tuple[Aggregate, Any]:
+    if weights is not None and not weights.all():
+        w_local, weights = w_local[weights > 0], weights[weights > 0]
+    with np.errstate(all="ignore"):  # Non-finite results are reported by the caller.
+        found = aggregator.solve(w_local, weights, start)
+    shown = found.w if aggregator.shows_non_finite else w_local
+    return found, np.isfinite(shown).all()
 
 
 def _solve(
     aggregator: AbstractAggregator, w_local: Matrix, weights: Vector | None, start: Vector | None
-) -> tuple[Aggregate, Array | None]:
+) -> tuple[Aggregate, Array]:
+    """Return the aggregate, and whether all models that count are finite."""
     if weights is not None:
         # The heaviest party stands in for those that do not count, so that no pass need ask.
         counts = weights[:, None] > 0
         w_local = jnp.where(counts, w_local, w_local[jnp.argmax(weights)])
-    result = aggregator.solve(w_local, weights, start)
-    if aggregator.shows_all and start is None:
-        # A CPU's w̃ is at hand, and nothing has to be computed to look at it.
-        return result, None if jax.default_backend() == "cpu" else jnp.isfinite(result.w).all()
-    # One product tells whether all entries are finite; only if not does anyone look closer.
-    seen = jnp.sum(jnp.abs(weighted_mean(w_local, jnp.ones_like(w_local[:, 0]))))
-    return result, jnp.isfinite(seen if start is None else seen + jnp.sum(jnp.abs(start)))
+    result = aggregator.solve(jnp.asarray(w_local), weights, start)
+    if aggregator.shows_non_finite:
+        return result, jnp.isfinite(result.w).all()
+    seen = kernels.weighted_sum(w_local, jnp.zeros_like(w_local[:, 0]))
+    return result, jnp.isfinite(seen).all()
 
 
-@jax.jit
+@partial(jax.jit, static_argnums=4)
 def _compiled(
-    aggregator: AbstractAggregator, w_local: Matrix, weights: Vector | None, start: Vector | None
-) -> tuple[Vector, tuple[Array, ...] | None, Array | None]:
-    """w̃, its certificate and whether W is finite, unless these are known from w̃: each output costs."""
-    with native.using(least=LEAST, threads=None):
-        (w, *certificate), finite = _solve(aggregator, w_local, weights, start)
-    known = isinstance(certificate[-1], np.bool_)
-    return w, None if known else tuple(certificate), finite
+    aggregator: AbstractAggregator, w_local: Any, weights: Any, start: Any, with_kernels: bool
+) -> tuple[Aggregate, Array]:
+    """Compile ``_solve``; there is one program with kernels and one without."""
+    return _solve(aggregator, w_local, weights, start)

@@ -7,10 +7,10 @@ from jax import lax
 from typing_extensions import override
 
 from fedplus._check import require, require_number
-from fedplus._types import Array, Matrix, Vector, settings, static, tiny
+from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.coordinate_median import CoordinateMedian
-from fedplus.aggregation.rows import distances, each_weight
 
 
 @final
@@ -69,17 +69,16 @@ def clipped(
     w_local: Matrix, weights: Vector | None, start: Vector | None, tau: Array | float, times: int
 ) -> Aggregate:
     """So many clipped means; the residual is how far the last one moved."""
-    each = each_weight(w_local, weights)
-    each = each / jnp.sum(each)
+    w_local = jnp.asarray(w_local)
+    tau = jnp.minimum(tau, jnp.finfo(w_local.dtype).max / 8)  # type: ignore[no-untyped-call]
+    each = jnp.asarray(kernels.each_weight(w_local, weights))
     begin = CoordinateMedian().solve(w_local, weights, None).w if start is None else start
 
     def once(_: Array, carry: tuple[Vector, Array]) -> tuple[Vector, Array]:
         v, _ = carry
-        far = distances(w_local, v)
-        share = each * jnp.minimum(1, tau / jnp.maximum(far, tiny(far)))
-        step = jnp.matmul(share, w_local, precision=lax.Precision.HIGHEST) - jnp.sum(share) * v
-        return v + step, jnp.sqrt(jnp.sum(step**2))
+        _, pull = kernels.pulls(w_local, each / jnp.sum(each), tau, v)
+        return v + tau * pull, tau * jnp.sqrt(jnp.sum(pull**2))
 
     zero = jnp.zeros((), w_local.dtype)
-    w, moved = lax.fori_loop(0, times, once, (begin, zero))
+    w, moved = lax.fori_loop(0, times, once, (jnp.asarray(begin), zero))
     return Aggregate(w, jnp.full((), times, jnp.int32), moved, jnp.array(True))

@@ -8,9 +8,8 @@ from typing_extensions import override
 
 from fedplus._check import require_whole
 from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact
-from fedplus.aggregation.rows import each_weight, weighted_mean
-from fedplus.aggregation.start import good_start
 
 
 @final
@@ -41,11 +40,12 @@ class Krum(AbstractAggregator):
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        each = each_weight(w_local, weights)
+        w_local = jnp.asarray(w_local)
+        each = jnp.asarray(kernels.each_weight(w_local, weights))
         counts = each > 0
         n = jnp.sum(counts)
         # About a point amid the parties: else products of large numbers would drown the differences.
-        apart = squared_distances(w_local - good_start(w_local, each))
+        apart = squared_distances(w_local - kernels.medians(w_local, each))
         apart = jnp.where(counts[None, :], apart, jnp.inf)
         apart = jnp.where(jnp.eye(len(apart), dtype=bool), jnp.inf, apart)
         nearest = jnp.sort(apart, axis=1)
@@ -57,8 +57,8 @@ class Krum(AbstractAggregator):
         # Those that do not count come last, behind even an infinite score.
         order = jnp.argsort(jnp.lexsort((score, ~counts)))
         chosen = (order < self.keep) & counts
-        w = weighted_mean(w_local, chosen.astype(w_local.dtype))
-        return exact(w)
+        share = chosen.astype(w_local.dtype) / jnp.sum(chosen)
+        return exact(kernels.weighted_sum(w_local, share))
 
 
 def squared_distances(rows: Matrix) -> Array:

@@ -1,13 +1,14 @@
-"""The mean: one product."""
+"""The mean, and how it is kept up to date when few models change."""
 
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
+import jax.numpy as jnp
+from jax import lax
 from typing_extensions import override
 
-from fedplus._types import Host, Matrix, Vector, settings
-from fedplus.aggregation import at_hand, native, sums
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, Change, exact
-from fedplus.aggregation.rows import each_weight, shared_mean
+from fedplus._types import Array, Matrix, Vector, epsilon, settings
+from fedplus.aggregation import kernels
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed, exact
 
 
 @final
@@ -21,34 +22,56 @@ class Mean(AbstractAggregator):
     [3.0]
     """
 
-    shows_all = True
+    shows_non_finite = True
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        return mean(w_local, weights)
+        each = kernels.each_weight(w_local, weights)
+        return exact(kernels.weighted_sum(w_local, each / each.sum()))
 
     @override
-    def memory(self, w: Vector, parties: int) -> Any:
-        return sums.nothing_known(w, parties)
+    def init(self, w: Vector, parties: int, changed: int) -> Any:
+        if 4 * changed > parties:
+            return ()
+        unknown = jnp.full((), jnp.inf, w.dtype)
+        return Sum(jnp.zeros_like(w), jnp.zeros_like(w), unknown)
 
     @override
     def follow(
-        self, w_local: Matrix, start: Vector, memory: Any, change: Change
+        self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
     ) -> tuple[Aggregate, Any]:
-        return sums.follow(w_local, memory, change)
-
-    @override
-    def follow_at_hand(
-        self, w_local: Host, start: Host, memory: Any, change: Change
-    ) -> tuple[Aggregate, Any] | None:
-        return at_hand.follow_mean(w_local, memory, change)
-
-    @override
-    def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:
-        return at_hand.mean(native.all_of(w_local), weights)
+        return _follow(w_local, memory, changed)
 
 
-def mean(w_local: Matrix, weights: Vector | None) -> Aggregate:
-    """The mean as an ``Aggregate``: exact, in one turn."""
-    each = each_weight(w_local, weights)
-    return exact(shared_mean(w_local, each))
+class Sum(NamedTuple):
+    """Σ_k w_k as the sum of two vectors, so that adding to it loses nothing."""
+
+    high: Vector
+    low: Vector
+    lost: Array
+    """A bound on what both together miss of an entry."""
+
+
+def _follow(w_local: Matrix, memory: Sum, changed: Changed) -> tuple[Aggregate, Sum]:
+    n, now = len(w_local), w_local[changed.rows]
+    more = now - changed.before
+    by = kernels.weighted_sum(more, jnp.ones_like(more[:, 0]))
+    # A sum and what its rounding left, whatever their sizes (Knuth).
+    high = memory.high + by
+    took = high - memory.high
+    low = memory.low + ((memory.high - (high - took)) + (by - took))
+    lost = memory.lost + epsilon(now) * len(now) * jnp.max(
+        jnp.sum(jnp.abs(more), axis=0), initial=0
+    )
+    # The new model with the smallest entries sets the scale, so that outliers do not hide an error.
+    allowed = 0.25 * epsilon(now) * n * jnp.min(jnp.max(jnp.abs(now), axis=1), initial=jnp.inf)
+
+    def again(known: Sum) -> Sum:
+        # The weights depend on the loop, so that XLA does not compute the sum before it.
+        each = jnp.where(known.lost <= allowed, 0, jnp.ones(n, now.dtype))
+        return Sum(kernels.weighted_sum(w_local, each), jnp.zeros_like(low), jnp.zeros_like(lost))
+
+    # A loop of at most one turn, because a conditional would copy W.
+    first = Sum(high, low, lost)
+    known = lax.while_loop(lambda known: ~(known.lost <= allowed), again, first)
+    return exact((known.high + known.low) / n), known

@@ -1,16 +1,23 @@
-"""The paper's 𝒜 for any ψ."""
+"""The paper's 𝒜 for any ψ: one table from ψ to its solver."""
 
-from typing import Any, final
+from collections.abc import Callable
+from typing import Any, NamedTuple, final
 
+import jax.numpy as jnp
+from jax import lax
 from typing_extensions import override
 
 from fedplus._check import require
-from fedplus._types import Host, Matrix, Vector, settings
-from fedplus.aggregation import at_hand, native
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, Change
-from fedplus.aggregation.following import follow, memory_of
-from fedplus.aggregation.minimise import minimise
-from fedplus.psi import AbstractPsi
+from fedplus._types import Array, Matrix, Vector, epsilon, namespace, settings
+from fedplus.aggregation import kernels
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed
+from fedplus.aggregation.coordinate_median import DeltaCoordinateMedian
+from fedplus.aggregation.geometric_median import DeltaGeometricMedian
+from fedplus.aggregation.mean import Mean
+from fedplus.aggregation.recursion import move
+from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
+
+MOST_ITERATIONS = 20_000
 
 
 @final
@@ -20,10 +27,12 @@ class Moreau(AbstractAggregator):
 
     .. math:: \mathcal A(W) = \operatorname{argmin}_w \tfrac1N \sum_k \hat\psi(w_k - w)
 
-    Zero, Anchor and Quadratic: the mean. L2: the δ-geometric median, by accelerated reweighted means.
-    L1: the δ-coordinatewise median, an exact root a coordinate. Blocks: each block by its own ψ. Any
-    other ψ: the paper's recursion, accelerated. Where several w minimise, it is the one at which the
-    recursion comes to rest. ``residual`` is the length of the recursion's next move in every case.
+    Zero, Anchor and Quadratic give the mean, L2 the δ-geometric median, L1 the δ-coordinatewise median,
+    Blocks each block by its own ψ, and any other ψ the paper's recursion, accelerated. Where several w
+    minimise, it is the point at which the recursion, started from the mean, stops.
+
+    Args:
+        psi: ψ.
 
     Paper: eq. (aggregation_def); Alg. 1, l. 10.
 
@@ -39,26 +48,127 @@ class Moreau(AbstractAggregator):
             isinstance(self.psi, AbstractPsi), "Moreau.psi", repr(self.psi), "a ψ", "E.g. L2(0.1)."
         )
 
+    @property
+    def shows_non_finite(self) -> bool:  # type: ignore[override]
+        """Whether a non-finite entry of W always makes w̃ non-finite."""
+        return self.solver.shows_non_finite
+
+    @property
+    def solver(self) -> AbstractAggregator:
+        """The aggregator that minimises the envelope of this ψ."""
+        return SOLVERS.get(type(self.psi), AcceleratedRecursion)(self.psi)
+
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        return minimise(self.psi, w_local, weights, start)
+        return self.solver.solve(w_local, weights, start)
 
     @override
-    def at_hand(self, w_local: Host, weights: Host | None, start: Host | None) -> Aggregate | None:
-        return at_hand.minimise(self.psi, native.all_of(w_local), weights, start)
-
-    @override
-    def memory(self, w: Vector, parties: int) -> Any:
-        return memory_of(self.psi, w, parties)
+    def init(self, w: Vector, parties: int, changed: int) -> Any:
+        return self.solver.init(w, parties, changed)
 
     @override
     def follow(
-        self, w_local: Matrix, start: Vector, memory: Any, change: Change
+        self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
     ) -> tuple[Aggregate, Any]:
-        return follow(self.psi, w_local, start, memory, change)
+        return self.solver.follow(w_local, start, memory, changed)
+
+
+@final
+@settings
+class AcceleratedRecursion(AbstractAggregator):
+    """Nesterov's method on the envelope of any ψ, whose gradient step is the paper's recursion."""
+
+    psi: AbstractPsi
 
     @override
-    def follow_at_hand(
-        self, w_local: Host, start: Host, memory: Any, change: Change
-    ) -> tuple[Aggregate, Any] | None:
-        return at_hand.follow(self.psi, w_local, start, memory, change)
+    def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+        w_local = jnp.asarray(w_local)
+        each = jnp.asarray(kernels.each_weight(w_local, weights))
+        accuracy = max(1e-11, 8 * epsilon(w_local))
+
+        class State(NamedTuple):
+            w: Vector
+            ahead: Vector  # the point that momentum leads to
+            momentum: Array
+            left: Array
+            done: Array
+            iterations: Array
+
+        def turn(s: State) -> State:
+            step, pull = move(self.psi, w_local, each, s.ahead)
+            left = jnp.linalg.norm(step)
+            done = left <= accuracy * pull + 2 * epsilon(step) * jnp.linalg.norm(s.ahead)
+            w = jnp.where(done, s.ahead, s.ahead + step)
+            uphill = jnp.sum(step * (w - s.w)) < 0
+            grown = 0.5 * (1 + jnp.sqrt(1 + 4 * s.momentum**2))
+            ahead = jnp.where(uphill, w, w + (s.momentum - 1) / grown * (w - s.w))
+            momentum = jnp.where(uphill, 1.0, grown).astype(w.dtype)
+            return State(w, ahead, momentum, left, done, s.iterations + 1)
+
+        mean = kernels.weighted_sum(w_local, each / jnp.sum(each))
+        begin = mean if start is None else jnp.asarray(start)
+        one, infinite = jnp.ones((), begin.dtype), jnp.full((), jnp.inf, begin.dtype)
+        first = State(begin, begin, one, infinite, jnp.array(False), jnp.zeros((), jnp.int32))
+        last = lax.while_loop(lambda s: ~s.done & (s.iterations < MOST_ITERATIONS), turn, first)
+        return Aggregate(last.w, last.iterations, last.left, last.done)
+
+
+@final
+@settings
+class BlockSolver(AbstractAggregator):
+    """Each block of columns by the solver of its own ψ."""
+
+    psi: Blocks
+
+    @property
+    def shows_non_finite(self) -> bool:  # type: ignore[override]
+        """Whether this holds for all blocks."""
+        return all(Moreau(part).shows_non_finite for part in self.psi.parts.values())
+
+    @override
+    def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+        starts = {} if start is None else self.psi.split(start)
+        return self._join({
+            pattern: Moreau(self.psi.parts[pattern]).solve(block, weights, starts.get(pattern))
+            for pattern, block in self.psi.split(w_local).items()
+        })  # fmt: skip
+
+    @override
+    def init(self, w: Vector, parties: int, changed: int) -> Any:
+        memories = {
+            pattern: Moreau(self.psi.parts[pattern]).init(part, parties, changed)
+            for pattern, part in self.psi.split(w).items()
+        }
+        return memories if any(memory != () for memory in memories.values()) else ()
+
+    @override
+    def follow(
+        self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
+    ) -> tuple[Aggregate, Any]:
+        starts, befores = self.psi.split(start), self.psi.split(changed.before)
+        found, after = {}, {}
+        for pattern, block in self.psi.split(w_local).items():
+            rows = Changed(changed.rows, befores[pattern])
+            found[pattern], after[pattern] = Moreau(self.psi.parts[pattern]).update(
+                block, None, starts[pattern], memory[pattern], rows
+            )
+        return self._join(found), after
+
+    def _join(self, found: dict[str, Aggregate]) -> Aggregate:
+        w, iterations, residuals, converged = zip(*found.values(), strict=True)
+        xp = namespace(w[0])
+        return Aggregate(
+            self.psi.join(dict(zip(found, w, strict=True))), xp.max(xp.stack(iterations)),
+            xp.sqrt(xp.sum(xp.stack(residuals) ** 2)), xp.all(xp.stack(converged)),
+        )  # fmt: skip
+
+
+SOLVERS: dict[type, Callable[[Any], AbstractAggregator]] = {
+    Zero: lambda psi: Mean(),
+    Anchor: lambda psi: Mean(),
+    Quadratic: lambda psi: Mean(),
+    L2: lambda psi: DeltaGeometricMedian(psi.delta),
+    L1: lambda psi: DeltaCoordinateMedian(psi.delta),
+    Blocks: BlockSolver,
+}
+"""The solver of each ψ; a ψ that is not here is minimised by ``AcceleratedRecursion``."""

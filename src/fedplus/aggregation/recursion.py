@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from fedplus._check import require, require_number
 from fedplus._types import Array, Matrix, Vector, epsilon, settings, static
+from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
-from fedplus.aggregation.rows import each_weight, weighted_mean
 from fedplus.psi import AbstractPsi
 
 
@@ -44,26 +44,29 @@ class Recursion(AbstractAggregator):
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        each = each_weight(w_local, weights)
+        w_local = jnp.asarray(w_local)
+        each = jnp.asarray(kernels.each_weight(w_local, weights))
 
         def turn(state: tuple[Vector, Array, Array, Array]) -> tuple[Vector, Array, Array, Array]:
             w, turns, _, _ = state
-            move, pull = moves(self.psi, w_local, each, w)
-            left = jnp.linalg.norm(move)
+            step, pull = move(self.psi, w_local, each, w)
+            left = jnp.linalg.norm(step)
             rounding = 2 * epsilon(w) * jnp.linalg.norm(w)
             done = left <= self.tolerance * pull + rounding
-            return jnp.where(done, w, w + move), turns + 1, left, done
+            return jnp.where(done, w, w + step), turns + 1, left, done
 
-        begin = weighted_mean(w_local, each) if start is None else start
+        mean = kernels.weighted_sum(w_local, each / jnp.sum(each))
+        begin = mean if start is None else jnp.asarray(start)
         infinite = jnp.full((), jnp.inf, w_local.dtype)
         first = (begin, jnp.zeros((), jnp.int32), infinite, jnp.array(False))
         w, turns, left, done = lax.while_loop(lambda s: ~s[3] & (s[1] < self.most), turn, first)
         return Aggregate(w, turns, left, done)
 
 
-def moves(psi: AbstractPsi, w_local: Matrix, weights: Vector, w: Vector) -> tuple[Vector, Array]:
-    """How far the recursion moves w, mean(w_k − w − prox(w_k − w)), and the mean length of a pull."""
+def move(psi: AbstractPsi, w_local: Matrix, weights: Vector, w: Vector) -> tuple[Vector, Array]:
+    """Return the recursion's step mean(w_k − w − prox(w_k − w)), and the mean length of its terms."""
     x = w_local - w
     pulls = x - jax.vmap(psi.prox)(x)
     lengths = jnp.linalg.norm(pulls, axis=1)
-    return weighted_mean(pulls, weights), jnp.sum(weights * lengths) / jnp.sum(weights)
+    total = jnp.sum(weights)
+    return kernels.weighted_sum(pulls, weights / total), jnp.sum(weights * lengths) / total

@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from fedplus._check import require_number
 from fedplus._types import Matrix, Vector, settings
+from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact
-from fedplus.aggregation.rows import each_weight
 
 MOST = 0.49
 SLIVER = 1e-3
@@ -43,7 +43,8 @@ class TrimmedMean(AbstractAggregator):
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         # Not normalised: whole weights add up without rounding.
-        each = each_weight(w_local, weights)
+        w_local = jnp.asarray(w_local)
+        each = jnp.asarray(kernels.each_weight(w_local, weights))
         low = self.trim * jnp.sum(each)
         high = jnp.sum(each) - low
         values, mass = lax.sort(

@@ -13,7 +13,7 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, Params, batch_at, most_steps, repeat, shaped
-from fedplus.work import Each, Work, first_model, run_each
+from fedplus.work import Each, Work, finite_or, first_model
 
 
 class APFLState(NamedTuple):
@@ -92,16 +92,16 @@ class APFL(AbstractBaseline[APFLState]):
             begin = (unravel(w_global), unravel(v), alpha)
             w, own, share = repeat(step, count, begin, most_steps(batches))
             found = (ravel(w), ravel(own), share)
-            (w_k, v_k, share), diverged = steps.finite_or(found, (w_global, v, alpha))
+            (w_k, v_k, share), diverged = finite_or(found, (w_global, v, alpha))
             return w_k, v_k, share, diverged
 
-        before = work.of(state.v_local), work.of(state.alpha)
-        solved, v_k, share, diverged = run_each(each, solve, *before, work.batches, work.steps)
+        before = work.gather(state.v_local), work.gather(state.alpha)
+        solved, v_k, share, diverged = work.map(each, solve, *before)
         result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
         after = APFLState(
             result.w,
-            steps.put(state.v_local, work, v_k),
-            steps.put(state.alpha, work, share),
+            work.scatter(state.v_local, v_k),
+            work.scatter(state.alpha, share),
         )
         mixed = share[:, None] * v_k + (1 - share[:, None]) * solved
         return after, Outcome(result, mixed, diverged, dropped)

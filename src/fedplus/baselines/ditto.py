@@ -13,7 +13,7 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, shaped
-from fedplus.work import Each, Work, first_model, run_each
+from fedplus.work import Each, Work, finite_or, first_model
 
 
 class DittoState(NamedTuple):
@@ -76,14 +76,14 @@ class Ditto(AbstractBaseline[DittoState]):
                     v, -self.eta, steps.plus(g, self.lam, steps.minus(v, anchor))
                 ),
             )  # fmt: skip
-            (w_k, v_k), diverged = steps.finite_or((w_k, v_k), (w_global, v))
+            (w_k, v_k), diverged = finite_or((w_k, v_k), (w_global, v))
             return w_k, v_k, diverged
 
-        before = work.of(state.v_local)
-        solved, v_k, diverged = run_each(each, solve, before, work.batches, work.steps)
+        before = work.gather(state.v_local)
+        solved, v_k, diverged = work.map(each, solve, before)
         result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
         return (
-            DittoState(result.w, steps.put(state.v_local, work, v_k)),
+            DittoState(result.w, work.scatter(state.v_local, v_k)),
             Outcome(result, v_k, diverged, dropped),
         )
 

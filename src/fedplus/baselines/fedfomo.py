@@ -9,12 +9,13 @@ from typing_extensions import override
 
 from fedplus._check import require, require_number, require_whole
 from fedplus._types import Array, Matrix, Vector, settings, static
-from fedplus.aggregation.mean import mean
+from fedplus.aggregation import Mean
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad
-from fedplus.work import Each, Received, Work, first_model, run_each
+from fedplus.uploads import Uploads
+from fedplus.work import Each, Work, finite_or, first_model
 
 
 class FedFomoState(NamedTuple):
@@ -74,7 +75,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
         loss = steps.loss_of(grad, "FedFomo")
         require(work.held is not None, "work.held", None, "validation samples: FedFomo compares")
         sent = self._chosen(state, work, n)
-        everyone = Received.of(work, state.theta, jnp.arange(n), None, state.theta[0])
+        everyone = Uploads.of_all(work, state.theta, state.theta[0])
         arrived = jnp.ones(n, bool) if everyone.weights is None else everyone.weights > 0
 
         def solve(
@@ -92,19 +93,17 @@ class FedFomo(AbstractBaseline[FedFomoState]):
             w_k = steps.descend(
                 mixed, batches, count, grad, lambda w, g: steps.plus(w, -self.eta, g)
             )
-            w_k, diverged = steps.finite_or(w_k, own)
+            w_k, diverged = finite_or(w_k, own)
             return w_k, gain, diverged
 
-        before = work.of(state.theta)
-        solved, gain, diverged = run_each(
-            each, solve, before, sent, work.held, work.batches, work.steps
-        )
-        rows = work.of(state.affinity)
+        before = work.gather(state.theta)
+        solved, gain, diverged = work.map(each, solve, before, sent, work.held)
+        rows = work.gather(state.affinity)
         rows = jax.vmap(lambda row, others, more: row.at[others].add(more))(rows, sent, gain)
-        theta = steps.put(state.theta, work, solved)
-        after = FedFomoState(theta, steps.put(state.affinity, work, rows))
+        theta = work.scatter(state.theta, solved)
+        after = FedFomoState(theta, work.scatter(state.affinity, rows))
         dropped = jnp.sum(~arrived)
-        return after, Outcome(mean(theta, None), solved, diverged, dropped)
+        return after, Outcome(Mean().solve(theta, None, None), solved, diverged, dropped)
 
     def _chosen(self, state: FedFomoState, work: Work, n: int) -> Array:
         """(K, M): whose models each active party is sent; never its own."""
@@ -116,7 +115,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
         for_who, for_noise = jax.random.split(work.key)
         k = len(work.cohort)
         noise = jax.random.uniform(for_noise, (k, n))  # It also decides between equals.
-        rank = jnp.argsort(jnp.lexsort((noise, work.of(state.affinity)), axis=1), axis=1)
+        rank = jnp.argsort(jnp.lexsort((noise, work.gather(state.affinity)), axis=1), axis=1)
         explore = jax.random.bernoulli(for_who, self.epsilon, (k, n))
         score = jnp.where(explore, n * noise, rank)
         score = score.at[jnp.arange(k), work.cohort].set(-1)
@@ -130,4 +129,4 @@ class FedFomo(AbstractBaseline[FedFomoState]):
     @override
     def w_global(self, state: FedFomoState) -> Vector:
         """The mean; no party uses it."""
-        return mean(state.theta, None).w
+        return Mean().solve(state.theta, None, None).w

@@ -9,11 +9,12 @@ from typing_extensions import override
 from fedplus._check import require_number
 from fedplus._types import Array, Matrix, Vector, settings
 from fedplus.aggregation import AbstractAggregator, Mean
-from fedplus.algorithm import Outcome, settled
+from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, shaped
-from fedplus.work import Each, Received, Work, first_model, run_each
+from fedplus.uploads import Uploads
+from fedplus.work import Each, Work, finite_or, first_model
 
 
 class FedSplitState(NamedTuple):
@@ -75,15 +76,15 @@ class FedSplit(AbstractBaseline[FedSplitState]):
                     u, -self.eta, steps.plus(g, 1 / self.s, steps.minus(u, beyond))
                 ),
             )  # fmt: skip
-            u, diverged = steps.finite_or(u, x)
+            u, diverged = finite_or(u, x)
             return u, z + 2 * (u - x), diverged
 
-        before = work.of(state.z_local)
-        solved, moved, diverged = run_each(each, solve, before, work.batches, work.steps)
-        z_local = steps.put(state.z_local, work, moved)
-        received = Received.of(work, z_local, jnp.arange(parties), None, x)
-        result, dropped = settled(self.aggregate or Mean(), received, x)
-        return FedSplitState(result.w, z_local), Outcome(result, solved, diverged, dropped)
+        before = work.gather(state.z_local)
+        solved, moved, diverged = work.map(each, solve, before)
+        z_local = work.scatter(state.z_local, moved)
+        uploads = Uploads.of_all(work, z_local, x)
+        result, _ = uploads.aggregate(self.aggregate or Mean(), x)
+        return FedSplitState(result.w, z_local), Outcome(result, solved, diverged, uploads.dropped)
 
     @override
     def models(self, state: FedSplitState, parties: Array | None = None) -> Matrix:

@@ -9,11 +9,12 @@ from typing_extensions import override
 from fedplus._check import require_number, require_whole
 from fedplus._types import Array, Matrix, Vector, settings, static
 from fedplus.aggregation import AbstractAggregator, Aggregate, Mean
-from fedplus.algorithm import Outcome, settled
+from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad
-from fedplus.work import Each, Received, Work, first_model, run_each
+from fedplus.uploads import Uploads
+from fedplus.work import Each, Work, finite_or, first_model
 
 
 class HypClusterState(NamedTuple):
@@ -79,19 +80,19 @@ class HypCluster(AbstractBaseline[HypClusterState]):
             w_k = steps.descend(
                 begin, batches, count, grad, lambda w, g: steps.plus(w, -self.eta, g)
             )
-            w_k, diverged = steps.finite_or(w_k, begin)
+            w_k, diverged = finite_or(w_k, begin)
             return w_k, mine, diverged
 
-        solved, mine, diverged = run_each(each, solve, work.batches, work.steps)
-        received = Received.of(work, solved, work.cohort, work.present, centres[0])
-        weights = received.weights
+        solved, mine, diverged = work.map(each, solve)
+        uploads = Uploads.of_cohort(work, solved, centres[0])
+        weights = uploads.weights
         weights = jnp.ones(len(solved), solved.dtype) if weights is None else weights
         found: list[Aggregate] = []
         for c in range(self.q):
-            only = Received(received.models, weights * (mine == c))
-            found.append(settled(self.aggregate or Mean(), only, centres[c])[0])
+            cluster = Uploads(uploads.models, weights * (mine == c))
+            found.append(cluster.aggregate(self.aggregate or Mean(), centres[c])[0])
         after = HypClusterState(
-            jnp.stack([one.w for one in found]), steps.put(state.choice, work, mine)
+            jnp.stack([one.w for one in found]), work.scatter(state.choice, mine)
         )
         result = Aggregate(
             self.w_global(after),

@@ -14,7 +14,7 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, batch_at, shaped
-from fedplus.work import Each, Work, first_model, run_each
+from fedplus.work import Each, Work, finite_or, first_model, run_each
 
 
 class L2GDState(NamedTuple):
@@ -82,8 +82,7 @@ class L2GD(AbstractBaseline[L2GDState]):
             def one(x: Vector, batches: Batch, count: Array) -> tuple[Vector, Array]:
                 g = ravel(gradient(unravel(x), batch_at(batches, i)))
                 moved = jnp.where(i < count, x - self.alpha / (n * (1 - self.p)) * g, x)
-                kept: tuple[Vector, Array] = steps.finite_or(moved, x)
-                return kept
+                return finite_or(moved, x)
 
             rows, now = run_each(each, one, rows, work.batches, counts)
             return rows, diverged | now
@@ -92,7 +91,7 @@ class L2GD(AbstractBaseline[L2GDState]):
             result, _ = steps.from_active(work, rows, centre, self.aggregate)
             moved = rows - self.alpha * self.lam / (n * self.p) * (rows - result.w)
             moved = jnp.where((i < counts)[:, None], moved, rows)
-            rows, now = jax.vmap(steps.finite_or)(moved, rows)
+            rows, now = jax.vmap(finite_or)(moved, rows)
             return rows, diverged | now
 
         def toss(i: Array, carry: tuple[Matrix, Array]) -> tuple[Matrix, Array]:
@@ -100,10 +99,10 @@ class L2GD(AbstractBaseline[L2GDState]):
             moved: tuple[Matrix, Array] = lax.cond(heads, common_step, own_step, i, *carry)
             return moved
 
-        begin = work.of(state.w_local), jnp.zeros(n, bool)
+        begin = work.gather(state.w_local), jnp.zeros(n, bool)
         solved, diverged = lax.fori_loop(0, jnp.max(counts), toss, begin)
         result, dropped = steps.from_active(work, solved, centre, self.aggregate)
-        w_local = steps.put(state.w_local, work, solved)
+        w_local = work.scatter(state.w_local, solved)
         return L2GDState(result.w, w_local), Outcome(result, solved, diverged, dropped)
 
     @override

@@ -13,7 +13,7 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, shaped
-from fedplus.work import Each, Work, first_model, run_each
+from fedplus.work import Each, Work, finite_or, first_model
 
 
 class MapperState(NamedTuple):
@@ -99,14 +99,14 @@ class Mapper(AbstractBaseline[MapperState]):
             mean = ravel(steps.mean_over_batches(lambda b: gradient(at_w, b), batches, count))
             sent = w_c - self.eta_c * (1 - lam) * mean
             found = (sent, own, lam, w)
-            (sent, own, lam, w), diverged = steps.finite_or(found, (w_c, w_l, lams[0], w_l))
+            (sent, own, lam, w), diverged = finite_or(found, (w_c, w_l, lams[0], w_l))
             return sent, own, lam, w, diverged
 
-        before = work.of(state.w_local)
-        sent, own, lam, solved, diverged = run_each(each, solve, before, work.batches, work.steps)
+        before = work.gather(state.w_local)
+        sent, own, lam, solved, diverged = work.map(each, solve, before)
         result, dropped = steps.from_active(work, sent, w_c, self.aggregate)
         after = MapperState(
-            result.w, steps.put(state.w_local, work, own), steps.put(state.lam, work, lam)
+            result.w, work.scatter(state.w_local, own), work.scatter(state.lam, lam)
         )
         return after, Outcome(result, solved, diverged, dropped)
 

@@ -9,11 +9,11 @@ from typing_extensions import override
 from fedplus._check import require, require_number
 from fedplus._types import Array, Matrix, Vector, settings, static
 from fedplus.aggregation import AbstractAggregator
-from fedplus.algorithm import AbstractAdapting, Outcome
+from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
-from fedplus.baselines.base import AbstractBaseline
+from fedplus.baselines.base import AbstractAdapting, AbstractBaseline
 from fedplus.local import Batch, Grad, Params, batch_at, most_steps, repeat, shaped
-from fedplus.work import Each, Work, first_model, run_each
+from fedplus.work import Each, Work, finite_or, first_model
 
 
 class PerFedAvgState(NamedTuple):
@@ -98,12 +98,11 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
                 return steps.plus(w, -self.beta, outer)
 
             solved = ravel(repeat(step, count, unravel(w_global), None))
-            kept: tuple[Vector, Array] = steps.finite_or(solved, w_global)
-            return kept
+            return finite_or(solved, w_global)
 
-        solved, diverged = run_each(each, solve, work.batches, work.steps)
+        solved, diverged = work.map(each, solve)
         result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
-        rounds = steps.put(state.rounds, work, work.of(state.rounds) + 1)
+        rounds = work.scatter(state.rounds, work.gather(state.rounds) + 1)
         return PerFedAvgState(result.w, rounds), Outcome(result, solved, diverged, dropped)
 
     @override

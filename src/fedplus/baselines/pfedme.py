@@ -13,7 +13,7 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, Params, batch_at, most_steps, repeat, shaped
-from fedplus.work import Each, Work, first_model, run_each
+from fedplus.work import Each, Work, finite_or, first_model
 
 
 class PFedMeState(NamedTuple):
@@ -90,16 +90,16 @@ class PFedMe(AbstractBaseline[PFedMeState]):
 
             begin = unravel(w_global)
             w, theta = repeat(step, count, (begin, begin), most_steps(batches))
-            (w_k, theta_k), diverged = steps.finite_or((ravel(w), ravel(theta)), (w_global, before))
+            (w_k, theta_k), diverged = finite_or((ravel(w), ravel(theta)), (w_global, before))
             did = jnp.asarray(count) > 0
             return w_k, jnp.where(did, theta_k, before), diverged
 
-        before = work.of(state.theta)
-        solved, theta, diverged = run_each(each, solve, before, work.batches, work.steps)
+        before = work.gather(state.theta)
+        solved, theta, diverged = work.map(each, solve, before)
         result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
         moved = (1 - self.beta) * w_global + self.beta * result.w  # l. 11
         return (
-            PFedMeState(moved, steps.put(state.theta, work, theta)),
+            PFedMeState(moved, work.scatter(state.theta, theta)),
             Outcome(result, theta, diverged, dropped),
         )
 

@@ -13,7 +13,7 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.local import Batch, Grad, shaped
-from fedplus.work import Each, Work, first_model, run_each
+from fedplus.work import Each, Work, finite_or, first_model
 
 
 class ScaffoldState(NamedTuple):
@@ -86,16 +86,16 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
             else:
                 renewed = c_k - c + (x - y) / (jnp.maximum(count, 1) * self.eta_l)
             renewed = jnp.where(jnp.asarray(count) > 0, renewed, c_k)  # l. 12
-            (y, renewed), diverged = steps.finite_or((y, renewed), (x, c_k))
+            (y, renewed), diverged = finite_or((y, renewed), (x, c_k))
             return y, renewed, diverged
 
-        before = work.of(state.control_local)
-        solved, renewed, diverged = run_each(each, solve, before, work.batches, work.steps)
-        control_local = steps.put(state.control_local, work, renewed)
+        before = work.gather(state.control_local)
+        solved, renewed, diverged = work.map(each, solve, before)
+        control_local = work.scatter(state.control_local, renewed)
         result, dropped = steps.from_active(work, solved, x, self.aggregate)
         w_global = x + self.eta_g * (result.w - x)  # l. 16-17
         ones = jnp.ones(len(before), before.dtype)
-        moved = ones @ (work.of(control_local) - before) / parties
+        moved = ones @ (work.gather(control_local) - before) / parties
         return (
             ScaffoldState(w_global, c + moved, control_local),
             Outcome(result, solved, diverged, dropped),

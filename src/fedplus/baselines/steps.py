@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from fedplus._check import require
 from fedplus._types import Array, Matrix, Vector
 from fedplus.aggregation import AbstractAggregator, Aggregate, Mean
-from fedplus.algorithm import settled
 from fedplus.local import Batch, Grad, Params, Shaped, batch_at, most_steps, repeat, shaped
-from fedplus.work import Received, Work
+from fedplus.uploads import Uploads
+from fedplus.work import Work
 
 Move = Callable[[Params, Params], Params]
 """(w, ∇f_k(w)) ↦ the next w."""
@@ -50,26 +50,13 @@ def mean_over_batches(function: Callable[[Any], Any], batches: Batch, steps: Arr
     return jax.tree.map(lambda leaf: leaf / count.astype(leaf.dtype), total)
 
 
-def finite_or(new: Any, old: Any) -> tuple[Any, Array]:
-    """``new`` where all of it is finite, else ``old``; and whether it was not."""
-    finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(new)))
-    return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old), ~finite
-
-
-def put(rows: Matrix, work: Work, new: Matrix) -> Matrix:
-    """The active parties' rows replaced; absent ones keep theirs."""
-    if work.present is not None:
-        there = work.present.reshape(-1, *([1] * (new.ndim - 1)))
-        new = jnp.where(there, new, work.of(rows))
-    return work.put(rows, new)
-
-
 def from_active(
     work: Work, models: Matrix, w_global: Vector, aggregate: AbstractAggregator | None
 ) -> tuple[Aggregate, Array]:
-    """The aggregate of the active parties' models as they arrive, and how many are left out."""
-    received = Received.of(work, models, work.cohort, work.present, w_global)
-    return settled(aggregate or Mean(), received, w_global)
+    """Return the aggregate of the active parties' models as they arrive, and how many are left out."""
+    uploads = Uploads.of_cohort(work, models, w_global)
+    result, _ = uploads.aggregate(aggregate or Mean(), w_global)
+    return result, uploads.dropped
 
 
 def loss_of(grad: Grad, method: str) -> Callable[[Vector, Batch], Array]:

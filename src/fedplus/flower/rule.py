@@ -6,16 +6,21 @@ every message, and JAX would take a second of each.
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from fedplus._check import require, require_number
-from fedplus._prox import PROX, owner
 from fedplus._types import Host, Layout
+from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
 
 SETTINGS, PSI = ("eta", "sigma", "lam"), "psi"
 PREFIX = "fedplus-"
+KNOWN: dict[str, type[AbstractPsi]] = {
+    psi.__name__: psi for psi in (Zero, Anchor, Quadratic, L2, L1)
+}
+"""Every ψ that a server can send by name."""
+WITHOUT_DELTA = (Zero, Anchor)
 
 
 class Rule(NamedTuple):
@@ -43,12 +48,12 @@ class Rule(NamedTuple):
 
 
 def sent(local: Any) -> dict[str, str | float]:
-    """The configuration that tells a party of a ``LocalSolve``; without ψ if it is the user's own."""
+    """Return the settings of a ``LocalSolve`` for Flower's message, without ψ if the user wrote it."""
     told: dict[str, str | float] = {
         f"{PREFIX}{name}": float(getattr(local, name)) for name in SETTINGS
     }
     parts = getattr(local.psi, "parts", {"*": local.psi})  # Of Blocks.
-    if all(_is_known(part) for part in parts.values()):
+    if all(type(part) in KNOWN.values() for part in parts.values()):
         listed = [
             [pattern, type(part).__name__, float(getattr(part, "delta", 0))]
             for pattern, part in parts.items()
@@ -57,16 +62,11 @@ def sent(local: Any) -> dict[str, str | float]:
     return told
 
 
-def _is_known(psi: Any) -> bool:
-    """Whether it is one of ours that a party can compute by its name."""
-    return type(psi).__module__.startswith("fedplus.psi.") and type(psi).__name__ in PROX
-
-
 def of_server(config: Mapping[str, Any], layout: Layout) -> Rule:
-    """The rule of a round, as the server tells it.
+    """Return the rule of a round from the server's message.
 
     Raises:
-        SettingError: It does not tell, or what no method has.
+        SettingError: The message lacks a setting, or no method has such a setting.
     """
     told = {name: config.get(f"{PREFIX}{name}") for name in (*SETTINGS, PSI)}
     require(
@@ -76,16 +76,24 @@ def of_server(config: Mapping[str, Any], layout: Layout) -> Rule:
     require_number(told["eta"], "the server's η", above=0)
     require_number(told["sigma"], "the server's σ", least=0)
     require_number(told["lam"], "the server's λ", least=0, most=1)
-    parts = json.loads(str(told[PSI]))
-    for _, name, delta in parts:
-        require(name in PROX, "the server's ψ", repr(name), f"one of {', '.join(PROX)}")
-        require_number(delta, "the server's δ", least=0)
     eta, sigma, lam = (float(str(told[name])) for name in SETTINGS)
-    return Rule(eta, sigma, lam, _blockwise(parts, layout))
+    parts = {pattern: _psi(name, delta) for pattern, name, delta in json.loads(str(told[PSI]))}
+    prox: Any = Blocks(parts, layout).prox  # NumPy arrays give NumPy arrays.
+    return Rule(eta, sigma, lam, prox)
+
+
+def _psi(name: str, delta: float) -> AbstractPsi:
+    """Return the ψ of that name and δ."""
+    require(name in KNOWN, "the server's ψ", repr(name), f"one of {', '.join(KNOWN)}")
+    kind: Any = KNOWN[name]
+    if kind in WITHOUT_DELTA:
+        return cast(AbstractPsi, kind())
+    require_number(delta, "the server's δ", above=0)
+    return cast(AbstractPsi, kind(delta))
 
 
 def of_method(method: Any) -> Rule:
-    """The rule of a method that the party has itself."""
+    """Return the rule of a method that the party was given itself."""
     import jax
 
     from fedplus.algorithm import FedPlus
@@ -96,21 +104,3 @@ def of_method(method: Any) -> Rule:
     return Rule(
         float(local.eta), float(local.sigma), float(local.lam), lambda x: np.asarray(prox(x))
     )
-
-
-def _blockwise(parts: list[tuple[str, str, float]], layout: Layout) -> Callable[[Host], Host]:
-    """All parameters of a pattern are one vector, as in ``psi.Blocks``."""
-    patterns = [pattern for pattern, _, _ in parts]
-    owners = [owner(name, patterns) for name, _ in layout]
-    known = None not in owners
-    require(known, "the server's ψ", ", ".join(patterns), "one with a pattern for every parameter")
-    of_entries = np.repeat([patterns.index(str(one)) for one in owners], [n for _, n in layout])
-
-    def prox(x: Host) -> Host:
-        theta = np.empty_like(x)
-        for i, (_, name, delta) in enumerate(parts):
-            mine = of_entries == i
-            theta[mine] = PROX[name](x[mine], np.float32(delta), np)
-        return theta
-
-    return prox

@@ -12,7 +12,7 @@ from fedplus.experiments.folder import CHECKPOINT, MODELS, SPEC, RunFolder, is_r
 from fedplus.experiments.running import folders_of, run_all, slug
 from fedplus.experiments.source import Source
 from fedplus.experiments.spec import Spec, checked, to_toml
-from fedplus.local import KappaWarning
+from fedplus.kappa import KappaWarning
 from fedplus.paper.jobs import Job, carry_out
 from fedplus.paper.study import Asked
 

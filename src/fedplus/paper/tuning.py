@@ -13,7 +13,7 @@ from fedplus.experiments.build import arguments_of, federation_of, method_of, mo
 from fedplus.experiments.files import write_json
 from fedplus.experiments.source import Source
 from fedplus.experiments.spec import Method, Spec, checked, to_toml
-from fedplus.local import KappaWarning
+from fedplus.kappa import KappaWarning
 from fedplus.methods import method
 from fedplus.models import Model
 from fedplus.paper.grids import TABLE2, candidates_of, grid_of, key_of, rounds_of, rules, splits_of

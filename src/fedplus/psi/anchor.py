@@ -2,10 +2,9 @@
 
 from typing import final
 
-import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._types import Array, Vector, settings
+from fedplus._types import Array, Vector, namespace, settings
 from fedplus.psi.base import AbstractPsi
 
 
@@ -27,8 +26,11 @@ class Anchor(AbstractPsi):
 
     @override
     def value(self, x: Vector) -> Array:
-        return jnp.where(jnp.any(x != 0), jnp.inf, 0.0).astype(jnp.asarray(x).dtype)
+        xp = namespace(x)
+        value: Array = xp.where(xp.any(x != 0), xp.inf, 0.0).astype(x.dtype)
+        return value
 
     @override
     def prox(self, x: Vector) -> Vector:
-        return jnp.zeros_like(x)
+        theta: Vector = namespace(x).zeros_like(x)
+        return theta

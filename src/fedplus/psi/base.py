@@ -8,13 +8,12 @@ The paper writes Ψ; we store ψ = Ψ/σ, so that every formula holds at σ = 0 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import final
+from typing import Any, Self, final
 
-import jax.numpy as jnp
 from typing_extensions import override
 
 from fedplus._check import require
-from fedplus._types import Array, Vector, settings, static
+from fedplus._types import Array, Vector, register_settings, settings, static
 
 
 class AbstractPsi(ABC):
@@ -23,7 +22,15 @@ class AbstractPsi(ABC):
     To bring your own, either wrap two functions in :class:`Custom`, or, for a ψ with settings that
     can be tuned, subclass and decorate with ``fedplus.settings``; both pass through ``jit`` and
     ``vmap`` and can be aggregated by ``Moreau``.
+
+    Every ψ of this package computes with the library of its input: NumPy arrays give NumPy arrays, and
+    neither the import nor the computation loads JAX.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Create an instance; by now JAX may be imported, and then it must know the class."""
+        register_settings()
+        return super().__new__(cls)
 
     @abstractmethod
     def value(self, x: Vector) -> Array:
@@ -37,7 +44,7 @@ class AbstractPsi(ABC):
     def envelope(self, x: Vector) -> Array:
         """The Moreau envelope min over θ of ψ(θ) + ½‖x − θ‖², whose gradient is x − prox(x)."""
         theta = self.prox(x)
-        return self.value(theta) + 0.5 * jnp.sum((x - theta) ** 2)
+        return self.value(theta) + 0.5 * ((x - theta) ** 2).sum()
 
 
 @final

@@ -2,15 +2,14 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import final
 
-import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus import _prox
 from fedplus._check import require
-from fedplus._types import Array, Layout, Vector, settings, static
+from fedplus._types import Array, Layout, Vector, namespace, settings, static
 from fedplus.psi.base import AbstractPsi
 
 
@@ -63,7 +62,8 @@ class Blocks(AbstractPsi):
         object.__setattr__(self, "layout", tuple((str(n), int(s)) for n, s in self.layout))
 
     def _owner(self, name: str) -> str | None:
-        return _prox.owner(name, self.parts)
+        """The first pattern that matches a parameter's name."""
+        return next((pattern for pattern in self.parts if fnmatchcase(name, pattern)), None)
 
     @cached_property
     def _spans(self) -> list[tuple[str, int, int]]:
@@ -93,19 +93,10 @@ class Blocks(AbstractPsi):
     def split(self, x: Array) -> dict[str, Array]:
         """For each pattern, its columns of ``x``, whose last axis is a raveled model."""
         self.require_size(x.shape[-1])
-        spans = self._spans
-        return {
-            pattern: jnp.concatenate([x[..., i:j] for p, i, j in spans if p == pattern], axis=-1)
-            for pattern in self.parts
-        }
-
-    @cached_property
-    def spans(self) -> dict[str, list[tuple[int, int]]]:
-        """The columns of each pattern: from which on and up to which, a piece of W each."""
-        found: dict[str, list[tuple[int, int]]] = {pattern: [] for pattern in self.parts}
+        pieces: dict[str, list[Array]] = {pattern: [] for pattern in self.parts}
         for owner, first, last in self._spans:
-            found[owner].append((first, last))
-        return found
+            pieces[owner].append(x[..., first:last])
+        return {pattern: _concatenated(found) for pattern, found in pieces.items()}
 
     def join(self, blocks: Mapping[str, Array]) -> Array:
         """The inverse of ``split``."""
@@ -115,14 +106,22 @@ class Blocks(AbstractPsi):
             first = taken[pattern]
             pieces.append(blocks[pattern][..., first : first + j - i])
             taken[pattern] = first + j - i
-        return jnp.concatenate(pieces, axis=-1)
+        return _concatenated(pieces)
 
     @override
     def value(self, x: Vector) -> Array:
         values = [self.parts[pattern].value(block) for pattern, block in self.split(x).items()]
-        return jnp.sum(jnp.stack(values))
+        return sum(values[1:], start=values[0])
 
     @override
     def prox(self, x: Vector) -> Vector:
         blocks = self.split(x).items()
         return self.join({pattern: self.parts[pattern].prox(block) for pattern, block in blocks})
+
+
+def _concatenated(pieces: list[Array]) -> Array:
+    """Join along the last axis, without a copy if there is one piece."""
+    if len(pieces) == 1:
+        return pieces[0]
+    joined: Array = namespace(*pieces).concatenate(pieces, axis=-1)
+    return joined

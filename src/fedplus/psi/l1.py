@@ -2,12 +2,10 @@
 
 from typing import final
 
-import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus import _prox
 from fedplus._check import require_number
-from fedplus._types import Array, Vector, settings
+from fedplus._types import Array, Vector, namespace, settings
 from fedplus.psi.base import AbstractPsi
 
 
@@ -35,8 +33,9 @@ class L1(AbstractPsi):
 
     @override
     def value(self, x: Vector) -> Array:
-        return self.delta * jnp.sum(jnp.abs(x))
+        return self.delta * abs(x).sum()
 
     @override
     def prox(self, x: Vector) -> Vector:
-        return _prox.l1(x, self.delta, jnp)
+        theta: Vector = x - namespace(x, self.delta).clip(x, -self.delta, self.delta)
+        return theta

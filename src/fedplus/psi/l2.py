@@ -2,12 +2,10 @@
 
 from typing import final
 
-import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus import _prox
 from fedplus._check import require_number
-from fedplus._types import Array, Vector, settings
+from fedplus._types import Array, Vector, namespace, settings
 from fedplus.psi.base import AbstractPsi
 
 
@@ -37,8 +35,11 @@ class L2(AbstractPsi):
 
     @override
     def value(self, x: Vector) -> Array:
-        return self.delta * jnp.sqrt(jnp.sum(x**2))
+        value: Array = self.delta * namespace(x).sqrt((x**2).sum())
+        return value
 
     @override
     def prox(self, x: Vector) -> Vector:
-        return _prox.l2(x, self.delta, jnp)
+        xp = namespace(x, self.delta)
+        theta: Vector = (1 - self.delta / xp.maximum(xp.linalg.norm(x), self.delta)) * x
+        return theta

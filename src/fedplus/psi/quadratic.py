@@ -2,10 +2,8 @@
 
 from typing import final
 
-import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus import _prox
 from fedplus._check import require_number
 from fedplus._types import Array, Vector, settings
 from fedplus.psi.base import AbstractPsi
@@ -36,8 +34,8 @@ class Quadratic(AbstractPsi):
 
     @override
     def value(self, x: Vector) -> Array:
-        return 0.5 * self.delta * jnp.sum(x**2)
+        return 0.5 * self.delta * (x**2).sum()
 
     @override
     def prox(self, x: Vector) -> Vector:
-        return _prox.quadratic(x, self.delta, jnp)
+        return x / (1 + self.delta)

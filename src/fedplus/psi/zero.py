@@ -2,10 +2,9 @@
 
 from typing import final
 
-import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._types import Array, Vector, settings
+from fedplus._types import Array, Vector, namespace, settings
 from fedplus.psi.base import AbstractPsi
 
 
@@ -31,7 +30,8 @@ class Zero(AbstractPsi):
 
     @override
     def value(self, x: Vector) -> Array:
-        return jnp.zeros((), jnp.asarray(x).dtype)
+        zero: Array = namespace(x).zeros((), x.dtype)
+        return zero
 
     @override
     def prox(self, x: Vector) -> Vector:

@@ -21,12 +21,14 @@ from jax.sharding import Mesh, NamedSharding
 from fedplus import _machine
 from fedplus._check import require
 from fedplus._types import Array
-from fedplus.aggregation.shares import CACHED, sharing
+from fedplus.aggregation.cores import sharing
 from fedplus.simulation import words
 from fedplus.work import Each
 
 Spec: Any = jax.sharding.PartitionSpec  # Untyped in JAX.
 AXIS = "cores"
+CACHED = 2**17
+"""Entries that stay in a core's cache."""
 PATIENCE = {
     "xla_cpu_collective_call_warn_stuck_timeout_seconds": 600,
     "xla_cpu_collective_call_terminate_timeout_seconds": 10**9,
@@ -122,7 +124,7 @@ def read_by_all(mesh: Mesh, tree: Any) -> Any:
 
 
 def on_every(mesh: Mesh | None, program: Callable[..., Any]) -> Callable[..., Any]:
-    """The program, run by every core on the same arguments."""
+    """Run a program on every core, with the same arguments and results on each of them."""
     if mesh is None:
         return program
 
@@ -135,6 +137,58 @@ def on_every(mesh: Mesh | None, program: Callable[..., Any]) -> Callable[..., An
         shared, mesh=mesh, in_specs=Spec(), out_specs=Spec(), check_vma=False
     )
     return mapped  # type: ignore[no-any-return]
+
+
+def rounds_on_every(
+    mesh: Mesh | None, program: Callable[..., Any], state: Any
+) -> Callable[..., Any]:
+    """Run rounds on every core.
+
+    Args:
+        mesh: The cores; None: this one alone.
+        program: Takes inputs, lane, state, begin and end; returns the next state and the figures.
+        state: A state, or its shapes. Its memory differs from core to core and has one more leading
+            axis outside of the program.
+    """
+    if mesh is None:
+        return program
+
+    def shared(inputs: Any, lane: Any, state: Any, *rounds: Any) -> Any:
+        with sharing(AXIS, mesh.size):
+            state, figures = program(inputs, lane, _memory(state, lambda x: x[0]), *rounds)
+        return _memory(state, lambda x: x[None]), figures
+
+    specs = _memory(jax.tree.map(lambda _: Spec(), state), lambda _: Spec(AXIS))
+    mapped: Any = jax.shard_map(
+        shared, mesh=mesh, in_specs=(Spec(), Spec(), specs, Spec(), Spec()),
+        out_specs=(specs, Spec()), check_vma=False,
+    )  # fmt: skip
+    return mapped  # type: ignore[no-any-return]
+
+
+def begin_on_every(mesh: Mesh, first: Callable[[], Any]) -> Any:
+    """Make the first state on every core."""
+
+    def shared() -> Any:
+        with sharing(AXIS, mesh.size):
+            return _memory(first(), lambda x: x[None])
+
+    specs = _memory(jax.tree.map(lambda _: Spec(), jax.eval_shape(first)), lambda _: Spec(AXIS))
+    return jax.shard_map(shared, mesh=mesh, in_specs=(), out_specs=specs, check_vma=False)()
+
+
+def _memory(state: Any, change: Callable[[Any], Any]) -> Any:
+    """Change the arrays of the state's memory, if it has one."""
+    memory = getattr(state, "memory", ())
+    if memory == ():
+        return state
+    is_leaf = lambda leaf: isinstance(leaf, Spec)  # noqa: E731
+    return state._replace(memory=jax.tree.map(change, memory, is_leaf=is_leaf))
+
+
+def without_memory(state: Any) -> Any:
+    """Return the state without the memory of the aggregation, so that W may be replaced."""
+    return state._replace(memory=()) if hasattr(state, "memory") else state
 
 
 def of_one(mesh: Mesh | None, tree: Any) -> Any:

@@ -15,12 +15,12 @@ from jax import lax
 from jax.sharding import Mesh
 
 from fedplus._types import Array, Vector
-from fedplus.aggregation import native
+from fedplus.aggregation import kernels
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.local import Shaped
 from fedplus.models import Model, ravel
 from fedplus.simulation.book import Book
-from fedplus.simulation.cores import in_shares, on_every
+from fedplus.simulation.cores import in_shares, rounds_on_every
 from fedplus.simulation.faults import Fault, Known, transmit
 from fedplus.simulation.figures import RoundFigures, figures_of
 from fedplus.simulation.mesh import across
@@ -192,7 +192,7 @@ def some_rounds(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
 ) -> tuple[Any, Book]:
     """Rounds ``begin``, ..., ``end`` − 1: the state after them, and their figures."""
-    program = on_every(plan.cores, partial(_rounds, plan))
+    program = rounds_on_every(plan.cores, partial(_rounds, plan), state)
     found: tuple[Any, Book] = program(inputs, lane, state, begin, end)
     return found
 
@@ -202,7 +202,7 @@ def _rounds(
 ) -> tuple[Any, Book]:
     play: Any = partial(one_round, plan, inputs)
     if plan.mesh is not None:  # XLA alone knows where the rows are that are spread over it.
-        play = native.without(play)
+        play = kernels.disabled()(play)
     if plan.lanes:
         play = jax.vmap(play, in_axes=(0, 0, None))
     play = jax.jit(play, inline=True)  # Traced once, for its shapes and for the loop.
@@ -213,6 +213,6 @@ def _rounds(
         state, figures = play(lane, state, t)
         return state, book.with_round(t - begin, figures)
 
-    state, book = lax.fori_loop(begin, end, body, (state, Book.blank(figures, CAPACITY)))
-    whole = lane.algorithm.whole
-    return (jax.vmap(whole) if plan.lanes else whole)(state), book
+    first = state, Book.blank(figures, CAPACITY)
+    found: tuple[Any, Book] = lax.fori_loop(begin, end, body, first)
+    return found

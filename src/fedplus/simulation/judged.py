@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from fedplus._types import Array, Matrix
-from fedplus.algorithm import AbstractAdapting, AbstractAlgorithm
+from fedplus.algorithm import AbstractAlgorithm
+from fedplus.baselines.base import AbstractAdapting
 from fedplus.simulation.cores import of_one
 from fedplus.simulation.engine import EACH, Data, Plan, gradient
 from fedplus.simulation.minibatches import minibatches

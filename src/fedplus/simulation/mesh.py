@@ -5,6 +5,7 @@ the rows each, where the number of parties allows it. Samples are on every devic
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -63,7 +64,8 @@ def spread_rows(
         spec = Spec(*([None] * at), axis) if is_rows else Spec()
         return placed(leaf, NamedSharding(mesh, spec))
 
-    return type(state)(**{name: put(name, leaf) for name, leaf in state._asdict().items()})
+    fields = state._asdict().items()
+    return type(state)(**{name: jax.tree.map(partial(put, name), field) for name, field in fields})
 
 
 def placed(leaf: Any, sharding: jax.sharding.Sharding) -> Any:

@@ -132,7 +132,7 @@ class Recorder:
 
         common = test(w_global[None])
         norms: Any
-        if algorithm.forgets():
+        if algorithm.is_stateless():
             personal, norms = common, np.zeros(len(blocks.size), w_global.dtype)
         else:
             w_local = self._models(algorithm, state, round_)

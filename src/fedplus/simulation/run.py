@@ -30,8 +30,8 @@ class Run:
     model: Model
     seed: int
     state: Any
-    """Of the algorithm, after the last round. Where parties keep nothing (``algorithm.forgets()``) and
-    neither ``path`` nor ``objective`` asks for their models, it has the last cohort's rows alone."""
+    """The algorithm's state after the last round. It only has the last cohort's rows if parties keep
+    nothing (``algorithm.is_stateless()``) and neither ``path`` nor ``objective`` needs their models."""
     figures: Mapping[str, Host]
     """Of every round, (T, ...): see ``RoundFigures``."""
     evaluations: Mapping[str, Host]
@@ -51,7 +51,7 @@ class Run:
     @property
     def models(self) -> Host:
         """(N, d): the model that each party uses."""
-        if self.algorithm.forgets():
+        if self.algorithm.is_stateless():
             return np.broadcast_to(self.w_global, (self.federation.parties, self.w_global.size))
         if self.pages is None:
             return np.asarray(self.judged(self.algorithm, self.state, self.rounds))
@@ -71,7 +71,7 @@ class Run:
         if party is None:
             return unravel(jnp.asarray(self.w_global))
         k = self._index(party)
-        if self.pages is None or self.algorithm.forgets():
+        if self.pages is None or self.algorithm.is_stateless():
             return unravel(jnp.asarray(self.models[k]))
         page = self.pages.turned(self.state, np.array([k]))
         return unravel(self.algorithm.models(page, jnp.array([0]))[0])

@@ -11,12 +11,11 @@ from jax.sharding import Mesh
 
 from fedplus._check import SettingError, require, require_number, require_whole
 from fedplus._types import Array, Host, Vector
-from fedplus.aggregation import native
-from fedplus.algorithm import AbstractAlgorithm
+from fedplus.algorithm import AbstractAlgorithm, FedPlus
 from fedplus.data.federation import Federation
 from fedplus.data.split import on_device
 from fedplus.models import Model, ravel
-from fedplus.simulation.cores import cores_for, make_devices, on_every, read_by_all
+from fedplus.simulation.cores import begin_on_every, cores_for, make_devices, read_by_all
 from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan, Rows
 from fedplus.simulation.faults import require_faults, who_is_bad
 from fedplus.simulation.mesh import on_all, require_mesh, spread_rows
@@ -29,8 +28,6 @@ LARGE = 5_000
 """Parameters from which on one party at a time is faster on a CPU (``benchmarks/ours.py --each``)."""
 PAGE = 2048
 """Rows in memory at a time, where the others are in a store; more if a cohort is larger."""
-FEW = 1 / 8
-"""Of the parties that are aggregated, active ones, up to which the others are worth remembering."""
 UNEVEN = 2.0
 """How many times the mean E_k the largest may be before the others should not wait for it."""
 
@@ -95,12 +92,10 @@ def set_up(
     same = int(steps_of[0]) if stragglers is None and np.ptp(steps_of) == 0 else None
     runs = tuple((algorithm, int(seed)) for algorithm in algorithms for seed in seeds)
     lanes = [_lane(algorithm, seed, model) for algorithm, seed in runs]
-    over_all = getattr(algorithms[0], "over", None) == "all"
-    if mesh is None:
-        native.expect((n if over_all else who.size) * lanes[0].w_first.size)
     rows = rows_of_a_page(who.size, n) if paged else n
-    forgets = not (keep or paged or mesh) and who.size < n and all(a.forgets() for a in algorithms)
-    rows = who.size if forgets else rows
+    stateless = all(algorithm.is_stateless() for algorithm in algorithms)
+    if stateless and who.size < n and not (keep or paged or mesh):
+        rows = who.size
     train = federation.train
     shared = None if mesh or paged else cores_for(cores, who.size)
     how: Any = "vmap" if mesh else _chosen(each, lanes[0].w_first.size, effort)
@@ -128,8 +123,9 @@ def set_up(
         bad=who_is_bad(plan.faults, n),
     )
     lane = _stacked(lanes) if plan.lanes else lanes[0]
-    as_told = weights is None and not plan.faults and mesh is None and not paged
-    begin: dict[str, Any] = {"rows": rows, "remember": as_told and who.size <= FEW * n}
+    plain = weights is None and not (plan.faults or mesh or paged or plan.lanes)
+    remembers = plain and isinstance(algorithms[0], FedPlus)
+    begin: dict[str, Any] = {"rows": rows, "cohort": who.size if remembers else None}
     if shared is not None:
         state, read = _begun(lanes, **begin, cores=shared), read_by_all(shared, inputs)
     elif mesh is not None:
@@ -141,21 +137,24 @@ def set_up(
     return Setup(plan, read, on_all(mesh or shared, lane), state, runs, federation)
 
 
-def _first_state(lanes: Sequence[Lane], rows: int, remember: bool) -> Any:
-    """From a copy of the model, since the program takes the state's memory over."""
+def _first_state(lanes: Sequence[Lane], rows: int, cohort: int | None) -> Any:
+    """Start from a copy of the model, since the program takes the state's memory over."""
 
     def of(lane: Lane) -> Any:
-        state = lane.algorithm.init(jnp.array(lane.w_first, copy=True), rows)
-        return lane.algorithm.remembering(state) if remember else state
+        w_first = jnp.array(lane.w_first, copy=True)
+        if cohort is None:
+            return lane.algorithm.init(w_first, rows)
+        assert isinstance(lane.algorithm, FedPlus)
+        return lane.algorithm.init(w_first, rows, cohort)
 
     states = [of(lane) for lane in lanes]
     return _stacked(states) if len(lanes) > 1 else states[0]
 
 
-@partial(jax.jit, static_argnames=("rows", "remember", "cores"))
-def _begun(lanes: Sequence[Lane], rows: int, remember: bool, cores: Mesh) -> Any:
-    """The same, made by every core for itself: handed to them, it would be in memory once more."""
-    return on_every(cores, partial(_first_state, rows=rows, remember=remember))(lanes)
+@partial(jax.jit, static_argnames=("rows", "cohort", "cores"))
+def _begun(lanes: Sequence[Lane], rows: int, cohort: int | None, cores: Mesh) -> Any:
+    """Let every core make the state for itself: handed to them, it would be in memory once more."""
+    return begin_on_every(cores, partial(_first_state, lanes, rows, cohort))
 
 
 def _samples(federation: Federation, compares: bool) -> tuple[Data, Rows | None]:

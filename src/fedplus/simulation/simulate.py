@@ -15,7 +15,7 @@ from fedplus._check import require, require_whole
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
 from fedplus.models import Model
-from fedplus.simulation.cores import of_one
+from fedplus.simulation.cores import of_one, without_memory
 from fedplus.simulation.engine import CAPACITY, some_rounds
 from fedplus.simulation.faults import Fault
 from fedplus.simulation.figures import RoundFigures
@@ -191,8 +191,8 @@ def sweep(
         state = jax.tree.map(jnp.asarray, to_host(state))
     return [
         Run(
-            algorithm, federation, model, seed, algorithm.forgetting(one), *book.of_lane(lane),
-            judged, pages,
+            algorithm, federation, model, seed, without_memory(one), *book.of_lane(lane), judged,
+            pages,
         )
         for lane, (algorithm, seed, one) in zip(lanes, setup.finished(state), strict=True)
     ]  # fmt: skip

@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedplus.aggregation import native
 from fedplus.simulation.engine import some_rounds
 from fedplus.simulation.setup import Setup
 
@@ -27,7 +26,7 @@ def compiled(setup: Setup, state: Any, t: int) -> Any:
     """The state at round t as it is, when the program of a run is compiled."""
     hand_back()
     now = np.int32(t)
-    with tidied(), native.meanwhile():
+    with tidied():
         state, _ = some_rounds(setup.plan, setup.inputs, setup.lane, state, now, now)
         jax.block_until_ready(state)  # type: ignore[no-untyped-call]
     return state

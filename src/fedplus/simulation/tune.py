@@ -13,7 +13,7 @@ from fedplus._check import require, require_whole
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.data.federation import Federation
 from fedplus.data.split import Split
-from fedplus.local import KappaWarning
+from fedplus.kappa import KappaWarning
 from fedplus.models import Model
 from fedplus.simulation.simulate import sweep
 

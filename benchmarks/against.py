@@ -1,0 +1,144 @@
+"""Speed of this checkout as a share of another one's, measured in turn in one run.
+
+    git worktree add /tmp/before 0f650e6 && make -C /tmp/before .venv/.ready-dev
+    python benchmarks/against.py /tmp/before            # writes benchmarks/results/against-cpu.json
+    python benchmarks/against.py /tmp/before --quick    # small sizes and the shortest workloads
+
+Each contender runs in processes and an environment of its own: the other checkout, this one, and the
+other one again, whose two runs are averaged. A share above 1 means that this checkout is faster.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SIZES = [(n, d) for d in (7_850, 100_000, 1_000_000) for n in (10, 50, 200, 1000)]
+ENTRIES_AT_MOST = 2**28
+PLUS = ("fedavg+", "fedgeomed+", "fedcomed+")
+WORKLOADS = {
+    "A10": ("fedavg", *PLUS),
+    "A50": ("fedavg", *PLUS),
+    "B": ("fedavg", *PLUS, *(f"{name}@active" for name in PLUS)),
+    "C": ("fedavg", "fedgeomed+@active"),
+}
+
+
+def worker(n, d):
+    """Print milliseconds of each aggregator at one size, and of warm starts at 1000 × 7,850."""
+    sys.path.insert(0, str(HERE))
+    import numpy as np
+
+    import aggregation
+    import fedplus as fp
+
+    w, many = aggregation.models(n, d), aggregation.models(n, d, 0.3)
+    layout = (("body", d // 2), ("head", d - d // 2))
+    by_l1, by_l2 = fp.Moreau(fp.L1(0.1)), fp.Moreau(fp.L2(0.1))
+    blocks = fp.Moreau(fp.Blocks({"head": fp.L1(0.1), "*": fp.L2(0.1)}, layout))
+    contenders = {
+        "mean": lambda: fp.Mean()(w).w, "coordinate median": lambda: fp.CoordinateMedian()(w).w,
+        "Moreau(L1)": lambda: by_l1(w).w, "geometric median": lambda: fp.GeometricMedian()(w).w,
+        "Moreau(L2)": lambda: by_l2(w).w, "Moreau(L2), 30% far": lambda: by_l2(many).w,
+        "Blocks": lambda: blocks(w).w,
+    }  # fmt: skip
+    if (n, d) == (1000, 7850):
+        before = aggregation.models(n, d, 0.0)
+        after = before.copy()
+        after[:10] += 0.01 * np.random.default_rng(1).standard_normal((10, d), dtype=np.float32)
+        for name, one in {
+            "coordinate median": fp.CoordinateMedian(), "Moreau(L1(0.1))": by_l1,
+            "Moreau(L1(0.001))": fp.Moreau(fp.L1(0.001)), "Moreau(L2(0.1))": by_l2,
+        }.items():  # fmt: skip
+            start = one(before).w
+            contenders[f"{name}, from w̃"] = lambda one=one, start=start: one(after, start=start).w
+    print(json.dumps(aggregation.timed(contenders, repeats=15, least=0.3, seconds=3.0)))
+
+
+def run(checkout, *args):
+    """Return the JSON that a script of this checkout prints in the environment of another one."""
+    python = Path(checkout) / ".venv" / "bin" / "python"
+    done = subprocess.run([str(python), *args], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def in_turn(other, *args):
+    """Return what the other checkout prints (twice) and what this one prints."""
+    first = run(other, *args)
+    mine = run(HERE.parent, *args)
+    return first, run(other, *args), mine
+
+
+def aggregation_shares(other, sizes):
+    """Compare all aggregators at all sizes."""
+    rows = {}
+    for n, d in sizes:
+        args = [str(HERE / "against.py"), other, "--worker", str(n), str(d)]
+        first, second, mine = in_turn(other, *args)
+        rows[f"{n} × {d:,}"] = {
+            name: {"ms": [first[name], second[name], ms],
+                   "share": round((first[name] + second[name]) / 2 / ms, 2)}
+            for name, ms in mine.items()
+        }  # fmt: skip
+        print(n, d, {name: row["share"] for name, row in rows[f"{n} × {d:,}"].items()}, flush=True)
+    return rows
+
+
+def simulation_shares(other, workloads, seconds):
+    """Compare rounds a second, memory and the time to the first round."""
+    rows = {}
+    for workload in workloads:
+        for method in WORKLOADS[workload]:
+            script = [str(HERE / "ours.py"), "--workload", workload, "--method", method]
+            first, second, mine = in_turn(other, *script, "--seconds", str(seconds))
+            before = (first["rounds_per_second"] + second["rounds_per_second"]) / 2
+            rows[f"{workload} {method}"] = row = {
+                "rounds a second": [round(before, 2), mine["rounds_per_second"]],
+                "share": round(mine["rounds_per_second"] / before, 2),
+                "peak MB": [min(first["peak_rss_mb"], second["peak_rss_mb"]), mine["peak_rss_mb"]],
+                "import and compile s": [
+                    second["import_and_compile_seconds"], mine["import_and_compile_seconds"]
+                ],
+            }  # fmt: skip
+            print(workload, method, row, flush=True)
+    return rows
+
+
+def main():
+    """Run, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("other", help="folder of the other checkout, with its .venv")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--workloads", default="A10,A50,B,C", help="workloads of the simulation")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each simulation")
+    parser.add_argument("--no-aggregation", action="store_true", help="only the simulations")
+    parser.add_argument("--worker", nargs=2, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "against-cpu.json")
+    asked = parser.parse_args()
+    if asked.worker:
+        return worker(*asked.worker)
+    sizes = [s for s in SIZES if s[0] * s[1] <= (10**7 if asked.quick else ENTRIES_AT_MOST)]
+    commit = subprocess.run(
+        ["git", "-C", asked.other, "rev-parse", "--short", "HEAD"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    report = {"other": commit, "date": time.strftime("%Y-%m-%d")}
+    if asked.out.exists():
+        report = json.loads(asked.out.read_text()) | report
+    if not asked.no_aggregation:
+        report["aggregation"] = aggregation_shares(asked.other, sizes)
+    names = asked.workloads.split(",") if asked.workloads else []
+    report["simulation"] = report.get("simulation", {}) | simulation_shares(
+        asked.other, names[:1] if asked.quick else names, asked.seconds
+    )
+    temporary = asked.out.with_suffix(".tmp")
+    temporary.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    temporary.replace(asked.out)
+    return None
+
+
+if __name__ == "__main__":
+    main()

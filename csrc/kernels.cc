@@ -1,0 +1,1261 @@
+// Passes over the models of all parties that XLA does badly on a CPU.
+//
+// W has one model per row: n rows (parties) of d columns (coordinates), float or double. Every kernel has
+// the same signature, `void kernel(const Call&)`, and two callers: XLA, through its foreign function
+// interface and on its own threads, and `fedplus_run`, for NumPy arrays, on threads of this library.
+// `aggregation/kernels.py` says what each kernel computes, and `jax_kernels.py` has the same passes in JAX.
+//
+// This file is compiled once per instruction set. Sums run over at most kShortSum rows in the type of W and
+// are added up in double. A column with a non-finite entry gives a non-finite result.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+
+#define INLINE inline __attribute__((always_inline))
+
+namespace {
+
+constexpr int64_t kTile = 1024;        // columns of a sum that stay in the first cache
+constexpr int64_t kShortSum = 64;      // rows that are summed in the type of W
+#if defined(__AVX512F__)
+constexpr int64_t kVector = 64;        // bytes of a vector
+#elif defined(__AVX__)
+constexpr int64_t kVector = 32;
+#else
+constexpr int64_t kVector = 16;
+#endif
+template <class T>
+constexpr int64_t kLanes = kVector / sizeof(T);  // columns that are solved side by side
+constexpr int64_t kSample = 16;        // rows that tell where the search for a median begins
+constexpr int64_t kNetwork = 64;       // models up to which a sorting network finds the median
+constexpr int64_t kFewModels = 16;     // models up to which a Gram matrix finds the geometric median
+constexpr int64_t kListed = 48;        // entries that the memory of a column lists
+constexpr int64_t kOneThread = 1 << 17;  // operations below which one thread is fastest
+
+// ---- Calls and threads
+
+struct Range {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+  Range piece(int64_t i, int64_t pieces) const {
+    return {begin + size() * i / pieces, begin + size() * (i + 1) / pieces};
+  }
+};
+
+template <class T>
+struct Models {
+  const T* data;
+  int64_t n, d, stride;  // stride: entries from one row to the next
+  const T* row(int64_t k) const { return data + k * stride; }
+};
+
+// Threads for calls from NumPy, started once per process (a forked child starts its own).
+class Pool {
+ public:
+  static Pool& instance() {
+    static std::mutex mutex;
+    static Pool* pool = nullptr;
+    static pid_t owner = 0;
+    std::lock_guard<std::mutex> lock(mutex);
+    if (pool == nullptr || owner != getpid()) {
+      pool = new Pool;  // Never deleted: its threads may outlive static objects.
+      owner = getpid();
+    }
+    return *pool;
+  }
+  void schedule(std::function<void()> task, int64_t threads) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (; started_ < threads; ++started_) std::thread([this] { serve(); }).detach();
+    tasks_.push_back(std::move(task));
+    waiting_.notify_one();
+  }
+
+ private:
+  [[noreturn]] void serve() {
+    for (;;) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      waiting_.wait(lock, [this] { return !tasks_.empty(); });
+      const auto task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable waiting_;
+  std::deque<std::function<void()>> tasks_;
+  int64_t started_ = 0;
+};
+
+// XLA's threads treat numbers below the smallest normal one as zero. Searches that step from number to
+// number must not, or they would never end.
+class WithSubnormals {
+ public:
+#if defined(__x86_64__)
+  WithSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ & ~0x8040u); }
+  ~WithSubnormals() { _mm_setcsr(before_); }
+
+ private:
+  unsigned before_;
+#endif
+};
+
+// One call of a kernel: its arrays, and the share of the rows or columns of W that it covers.
+struct Call {
+  int64_t n, d, stride;
+  Range share;
+  std::vector<const void*> in;  // W first; nullptr for an array without entries
+  std::vector<void*> out;
+  std::vector<int64_t> rows;  // the first dimension of each input
+  int64_t threads;
+  ffi::ThreadPool* xla;  // nullptr: use this library's threads
+
+  template <class T>
+  Models<T> models() const {
+    return {input<T>(0), n, d, stride};
+  }
+  template <class T>
+  const T* input(int64_t i) const {
+    return static_cast<const T*>(in[i]);
+  }
+  template <class T>
+  T* output(int64_t i) const {
+    return static_cast<T*>(out[i]);
+  }
+
+  // Runs body(i) for i < chunks, on several threads if the work is worth it. The calling thread takes
+  // chunks as well and only waits for chunks that somebody has begun, so a busy pool delays nothing.
+  template <class F>
+  void run(int64_t chunks, int64_t operations, const F& body) const {
+    const int64_t helpers = operations < kOneThread ? 0 : std::min(threads, chunks) - 1;
+    if (helpers <= 0) {
+      WithSubnormals here;
+      for (int64_t i = 0; i < chunks; ++i) body(i);
+      return;
+    }
+    struct Shared {
+      std::atomic<int64_t> next{0}, done{0};
+      std::mutex mutex;
+      std::condition_variable finished;
+    };
+    auto shared = std::make_shared<Shared>();
+    auto work = [shared, chunks, &body] {
+      WithSubnormals here;
+      for (int64_t i = shared->next++; i < chunks; i = shared->next++) {
+        body(i);
+        if (++shared->done == chunks) {
+          std::lock_guard<std::mutex> lock(shared->mutex);
+          shared->finished.notify_all();
+        }
+      }
+    };
+    for (int64_t t = 0; t < helpers; ++t) {
+      if (xla != nullptr) {
+        xla->Schedule(decltype(work)(work));
+      } else {
+        Pool::instance().schedule(work, threads - 1);
+      }
+    }
+    work();
+    for (int spin = 0; spin < 2000 && shared->done != chunks; ++spin) std::this_thread::yield();
+    std::unique_lock<std::mutex> lock(shared->mutex);
+    shared->finished.wait(lock, [&] { return shared->done == chunks; });
+  }
+};
+
+// ---- Vectors
+
+// Vectors of GCC and Clang, because compilers do not vectorise short loops reliably.
+template <class T>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(kVector), aligned(sizeof(T)), may_alias));
+};
+template <class T>
+using Vector = typename VectorOf<T>::type;
+
+template <class T>
+INLINE Vector<T>& vector_at(T* x) {
+  return *reinterpret_cast<Vector<T>*>(x);
+}
+
+template <class T>
+INLINE Vector<T> load(const T* x) {
+  return *reinterpret_cast<const Vector<T>*>(x);
+}
+
+template <class T>
+using Mask = decltype(Vector<T>{} < Vector<T>{});
+
+template <class V>
+INLINE V absolute(V x) {
+  return x < 0 ? -x : x;
+}
+
+template <class V>
+INLINE V smaller(V a, V b) {
+  return a < b ? a : b;
+}
+
+template <class V>
+INLINE V larger(V a, V b) {
+  return a > b ? a : b;
+}
+
+template <class Mask>
+INLINE bool any(Mask mask) {
+  bool found = false;
+  for (size_t l = 0; l < sizeof(Mask) / sizeof(mask[0]); ++l) found = found || mask[l];
+  return found;
+}
+
+// Memory in which vectors do not cross lines of the cache.
+struct Free {
+  void operator()(void* memory) const { std::free(memory); }
+};
+template <class T>
+using Room = std::unique_ptr<T[], Free>;
+
+template <class T>
+Room<T> room_for(int64_t entries) {
+  const size_t bytes = (entries * sizeof(T) + kVector - 1) / kVector * kVector;
+  return Room<T>(static_cast<T*>(std::aligned_alloc(kVector, bytes)));
+}
+
+// ---- weighted_sum: Σ_k p_k w_k
+
+template <class T>
+INLINE void add_rows(const Models<T>& w, const T* p, Range rows, int64_t column, int64_t width,
+                     T* __restrict total) {
+  int64_t k = rows.begin;
+  for (; k + 4 <= rows.end; k += 4) {
+    const T *a = w.row(k) + column, *b = w.row(k + 1) + column;
+    const T *c = w.row(k + 2) + column, *e = w.row(k + 3) + column;
+    const T pa = p[k], pb = p[k + 1], pc = p[k + 2], pe = p[k + 3];
+    for (int64_t j = 0; j < width; ++j) {
+      total[j] += (pa * a[j] + pb * b[j]) + (pc * c[j] + pe * e[j]);
+    }
+  }
+  for (; k < rows.end; ++k) {
+    const T* a = w.row(k) + column;
+    const T pa = p[k];
+    for (int64_t j = 0; j < width; ++j) total[j] += pa * a[j];
+  }
+}
+
+template <class T>
+void sum_columns(const Models<T>& w, const T* p, Range columns, T* out) {
+  double exact[kTile];
+  T partial[kTile];
+  for (int64_t c = columns.begin; c < columns.end; c += kTile, out += kTile) {
+    const int64_t width = std::min(kTile, columns.end - c);
+    if (w.n <= kShortSum) {
+      std::fill(out, out + width, T(0));
+      add_rows(w, p, {0, w.n}, c, width, out);
+      continue;
+    }
+    std::fill(exact, exact + width, 0.0);
+    for (int64_t k = 0; k < w.n; k += kShortSum) {
+      std::fill(partial, partial + width, T(0));
+      add_rows(w, p, {k, std::min(k + kShortSum, w.n)}, c, width, partial);
+      for (int64_t j = 0; j < width; ++j) exact[j] += partial[j];
+    }
+    for (int64_t j = 0; j < width; ++j) out[j] = T(exact[j]);
+  }
+}
+
+template <class T>
+void sum_rows(const Call& call, const Models<T>& w, const T* p, Range columns, T* out) {
+  const int64_t pieces = std::max<int64_t>(1, std::min(4 * call.threads, columns.size() / 256));
+  call.run(pieces, w.n * columns.size(), [&](int64_t i) {
+    const Range mine = columns.piece(i, pieces);
+    sum_columns(w, p, mine, out + (mine.begin - columns.begin));
+  });
+}
+
+template <class T>
+void weighted_sum(const Call& call) {  // W, p → Σ_k p_k w_k
+  sum_rows(call, call.models<T>(), call.input<T>(1), call.share, call.output<T>(0));
+}
+
+// ---- pulls: distances from a point, and the sum of the directions to all models
+
+// ‖x − at‖ without overflow or underflow, for rows whose squares do not fit into T.
+template <class T>
+double careful_distance(const T* x, const T* at, int64_t d) {
+  double largest = 0, sum = 0;
+  for (int64_t j = 0; j < d; ++j) {
+    const double away = std::abs(double(x[j]) - double(at[j]));
+    if (!(away <= largest)) largest = away;
+  }
+  if (largest == 0 || !std::isfinite(largest)) return largest;
+  for (int64_t j = 0; j < d; ++j) {
+    const double share = (double(x[j]) - double(at[j])) / largest;
+    sum += share * share;
+  }
+  return largest * std::sqrt(sum);
+}
+
+// Distances of four rows, which share what is read of `at`.
+template <class T>
+INLINE void distances(const T* const* x, const T* at, int64_t d, double* r) {
+  double squares[4] = {0, 0, 0, 0};
+  for (int64_t c = 0; c < d; c += kTile) {
+    const int64_t end = std::min(c + kTile, d);
+    Vector<T> s0 = {}, s1 = {}, s2 = {}, s3 = {};
+    int64_t j = c;
+    for (; j + kLanes<T> <= end; j += kLanes<T>) {
+      const Vector<T> here = load(at + j);
+      const Vector<T> a0 = load(x[0] + j) - here, a1 = load(x[1] + j) - here;
+      const Vector<T> a2 = load(x[2] + j) - here, a3 = load(x[3] + j) - here;
+      s0 += a0 * a0;
+      s1 += a1 * a1;
+      s2 += a2 * a2;
+      s3 += a3 * a3;
+    }
+    for (int64_t l = 0; l < kLanes<T>; ++l) {
+      squares[0] += s0[l];
+      squares[1] += s1[l];
+      squares[2] += s2[l];
+      squares[3] += s3[l];
+    }
+    for (; j < end; ++j) {
+      for (int64_t i = 0; i < 4; ++i) {
+        const double away = x[i][j] - at[j];
+        squares[i] += away * away;
+      }
+    }
+  }
+  // Squares below this may have lost digits; above it, some may have overflowed.
+  const double small = std::numeric_limits<T>::min() * double(d) * 1e9;
+  const double large = double(std::numeric_limits<T>::max()) * 1e-3;
+  for (int64_t i = 0; i < 4; ++i) {
+    const bool safe = squares[i] >= small && squares[i] <= large;
+    r[i] = safe ? std::sqrt(squares[i]) : careful_distance(x[i], at, d);
+  }
+}
+
+template <class T>
+void add_pulls(const Models<T>& w, const T* a, double delta, const T* at, Range rows, T* r, T* total) {
+  const double most = double(std::numeric_limits<T>::max()) * 1e-3;
+  for (int64_t k = rows.begin; k < rows.end; k += 4) {
+    const int64_t count = std::min<int64_t>(4, rows.end - k);
+    const T* x[4];
+    double away[4];
+    T q[4] = {};
+    for (int64_t i = 0; i < 4; ++i) x[i] = w.row(k + std::min(i, count - 1));
+    distances(x, at, w.d, away);
+    for (int64_t i = 0; i < count; ++i) {
+      r[k + i] = T(away[i]);
+      const double reach = std::max(away[i], delta);
+      q[i] = T(reach > 0 ? std::min(a[k + i] / reach, most) : 0);
+    }
+    const T q0 = q[0], q1 = q[1], q2 = q[2], q3 = q[3];
+    const T *__restrict x0 = x[0], *__restrict x1 = x[1], *__restrict x2 = x[2];
+    const T *__restrict x3 = x[3], *__restrict here = at;
+    T* __restrict to = total;
+    for (int64_t j = 0; j < w.d; ++j) {
+      to[j] += (q0 * (x0[j] - here[j]) + q1 * (x1[j] - here[j])) +
+               (q2 * (x2[j] - here[j]) + q3 * (x3[j] - here[j]));
+    }
+  }
+}
+
+template <class T>
+void pulls(const Call& call) {  // W, a, δ, at → r, Σ_k a_k (w_k − at) / max(r_k, δ)
+  const auto w = call.models<T>();
+  const Range rows = call.share;
+  const T *a = call.input<T>(1), *at = call.input<T>(3);
+  const double delta = *call.input<T>(2);
+  T *r = call.output<T>(0), *out = call.output<T>(1);
+  const int64_t operations = 4 * rows.size() * w.d;
+  const int64_t threads = operations < kOneThread ? 1 : call.threads;
+  const int64_t most = std::max<int64_t>(1, std::min(kShortSum, (rows.size() + threads - 1) / threads));
+  const int64_t chunks = std::max<int64_t>(1, (rows.size() + most - 1) / most);
+  std::fill(r, r + w.n, T(0));
+  if (chunks == 1) {
+    std::fill(out, out + w.d, T(0));
+    call.run(1, 0, [&](int64_t) { add_pulls(w, a, delta, at, rows, r, out); });
+    return;
+  }
+  std::unique_ptr<T[]> partials(new T[chunks * w.d]);
+  call.run(chunks, operations, [&](int64_t i) {
+    T* mine = partials.get() + i * w.d;
+    std::fill(mine, mine + w.d, T(0));
+    add_pulls(w, a, delta, at, rows.piece(i, chunks), r, mine);
+  });
+  const Models<T> sums = {partials.get(), chunks, w.d, w.d};
+  const std::vector<T> ones(chunks, T(1));
+  sum_rows(call, sums, ones.data(), {0, w.d}, out);
+}
+
+// ---- Columns side by side
+
+// Copies of some columns of W: tiles of kLanes<T> columns, each of n rows. Several tiles at a time, because
+// rows of W are far apart in memory. Lanes beyond the last column repeat it.
+template <class T>
+class Tiles {
+ public:
+  static constexpr int64_t kWidth = 4 * kLanes<T>;
+
+  explicit Tiles(const Models<T>& w) : w_(w) {
+    entries_ = room_for<T>(w.n * kWidth);
+    odd_ = room_for<T>(kWidth);
+  }
+
+  void copy(Range columns) {
+    const int64_t count = (columns.size() + kLanes<T> - 1) / kLanes<T>;
+    std::fill(odd_.get(), odd_.get() + kWidth, T(0));
+    for (int64_t k = 0; k < w_.n; ++k) {
+      const T* x = w_.row(k) + columns.begin;
+      for (int64_t t = 0; t < count; ++t) {
+        T* to = tile(t) + k * kLanes<T>;
+        const int64_t last = columns.size() - t * kLanes<T> - 1;
+        if (last >= kLanes<T> - 1) {
+          vector_at(to) = load(x + t * kLanes<T>);
+        } else {
+          for (int64_t l = 0; l < kLanes<T>; ++l) to[l] = x[t * kLanes<T> + std::min(l, last)];
+        }
+        vector_at(odd_.get() + t * kLanes<T>) += vector_at(to) - vector_at(to);
+      }
+    }
+  }
+  T* tile(int64_t t) { return entries_.get() + t * w_.n * kLanes<T>; }
+  // For each column of a tile, 0 if it is finite and else NaN.
+  const T* odd(int64_t t) const { return odd_.get() + t * kLanes<T>; }
+
+ private:
+  const Models<T> w_;
+  Room<T> entries_, odd_;
+};
+
+// Calls solve(tile, odd, first column, lanes) for all tiles of the columns that this call covers.
+template <class T, class F>
+void for_each_tile(const Call& call, int64_t cost, const F& solve) {
+  const auto w = call.models<T>();
+  const int64_t width = Tiles<T>::kWidth, groups = (call.share.size() + width - 1) / width;
+  const int64_t chunks = std::min(groups, 8 * call.threads);
+  call.run(chunks, cost * w.n * call.share.size(), [&](int64_t i) {
+    Tiles<T> tiles(w);
+    const Range mine = Range{0, groups}.piece(i, chunks);
+    for (int64_t g = mine.begin; g < mine.end; ++g) {
+      const int64_t first = call.share.begin + g * width;
+      const Range columns = {first, std::min(first + width, call.share.end)};
+      tiles.copy(columns);
+      for (int64_t t = 0; t * kLanes<T> < columns.size(); ++t) {
+        const int64_t c = first + t * kLanes<T>;
+        solve(tiles.tile(t), tiles.odd(t), c, std::min(kLanes<T>, columns.end - c));
+      }
+    }
+  });
+}
+
+template <class T>
+double total_weight(const T* a, int64_t n) {
+  double total = 0;
+  for (int64_t k = 0; k < n; ++k) total += a == nullptr ? 1.0 : double(a[k]);
+  return total;
+}
+
+// Exchanges of Batcher's odd-even merge sort of n rows, without those that do not reach the rows from
+// `first` to `last` of the result.
+struct Exchange {
+  int16_t low, high;
+};
+
+std::vector<Exchange> network_for(int64_t n, int64_t first, int64_t last) {
+  std::vector<Exchange> all, needed;
+  for (int64_t p = 1; p < n; p *= 2) {
+    for (int64_t gap = p; gap >= 1; gap /= 2) {
+      for (int64_t j = gap % p; j + gap < n; j += 2 * gap) {
+        for (int64_t i = j; i < std::min(j + gap, n - gap); ++i) {
+          if (i / (2 * p) == (i + gap) / (2 * p)) all.push_back({int16_t(i), int16_t(i + gap)});
+        }
+      }
+    }
+  }
+  std::vector<bool> live(n, false);
+  for (int64_t i = first; i <= last; ++i) live[i] = true;
+  for (auto it = all.rbegin(); it != all.rend(); ++it) {
+    if (!live[it->low] && !live[it->high]) continue;
+    live[it->low] = live[it->high] = true;
+    needed.push_back(*it);
+  }
+  std::reverse(needed.begin(), needed.end());
+  return needed;
+}
+
+template <class T>
+INLINE void exchange_rows(const std::vector<Exchange>& network, T* tile) {
+  for (const Exchange e : network) {
+    Vector<T>&low = vector_at(tile + e.low * kLanes<T>), &high = vector_at(tile + e.high * kLanes<T>);
+    const Vector<T> a = low, b = high;
+    low = smaller(a, b);
+    high = larger(a, b);
+  }
+}
+
+// A few rows of a tile, sorted: where a search begins, and how far apart the models are.
+template <class T>
+struct Sample {
+  int64_t n, size;
+  std::vector<Exchange> network;
+  explicit Sample(int64_t n)
+      : n(n), size(std::min(n, kSample)), network(network_for(size, size / 4, size - 1 - size / 4)) {}
+
+  // The two middle entries, which are the same for an odd number of rows, and the interquartile range.
+  INLINE void take(const T* tile, Vector<T>& low, Vector<T>& high, Vector<T>& spread) const {
+    alignas(kVector) T rows[kSample * kLanes<T>];
+    for (int64_t i = 0; i < size; ++i) {
+      vector_at(rows + i * kLanes<T>) = load(tile + (2 * i + 1) * n / (2 * size) * kLanes<T>);
+    }
+    exchange_rows(network, rows);
+    low = load(rows + (size - 1) / 2 * kLanes<T>);
+    high = load(rows + size / 2 * kLanes<T>);
+    spread = load(rows + (size - 1 - size / 4) * kLanes<T>) - load(rows + size / 4 * kLanes<T>);
+  }
+};
+
+// The number halfway between two others in the order of their bits, so that 64 halvings are enough.
+double halfway(double low, double high) {
+  auto key = [](double x) {
+    int64_t bits;
+    std::memcpy(&bits, &x, sizeof x);
+    return bits < 0 ? std::numeric_limits<int64_t>::min() - bits : bits;
+  };
+  const int64_t a = key(low), b = key(high);
+  const int64_t middle = (a & b) + ((a ^ b) >> 1);
+  const int64_t bits = middle < 0 ? std::numeric_limits<int64_t>::min() - middle : middle;
+  double x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+// ---- medians: the middle of all minimisers of Σ_k a_k |w_k − w| in each column
+
+// The weight of entries up to one point per column.
+template <class T>
+INLINE void count_tile(const T* tile, const T* a, int64_t n, Vector<T> at, double* up_to) {
+  const Vector<T> zero = {};
+  std::fill(up_to, up_to + kLanes<T>, 0.0);
+  for (int64_t first = 0; first < n; first += 4 * kShortSum) {
+    const int64_t last = std::min(first + 4 * kShortSum, n);
+    Vector<T> sums[4] = {};  // Four at a time, so that no addition waits for the one before.
+    for (int64_t k = first; k + 4 <= last; k += 4) {
+      for (int64_t i = 0; i < 4; ++i) {
+        const T weight = a == nullptr ? T(1) : a[k + i];
+        sums[i] += load(tile + (k + i) * kLanes<T>) <= at ? zero + weight : zero;
+      }
+    }
+    for (int64_t k = last - (last - first) % 4; k < last; ++k) {
+      sums[0] += load(tile + k * kLanes<T>) <= at ? zero + (a == nullptr ? T(1) : a[k]) : zero;
+    }
+    const Vector<T> sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    for (int64_t l = 0; l < kLanes<T>; ++l) up_to[l] += sum[l];
+  }
+}
+
+// The nearest entries on either side of one point per column: at most it, and above it.
+template <class T>
+INLINE void neighbours(const T* tile, const T* a, int64_t n, Vector<T> at, Vector<T>& below,
+                       Vector<T>& above) {
+  below = Vector<T>{} - std::numeric_limits<T>::infinity();
+  above = -below;
+  for (int64_t k = 0; k < n; ++k) {
+    if (a != nullptr && a[k] == 0) continue;
+    const Vector<T> x = load(tile + k * kLanes<T>);
+    below = x <= at ? larger(below, x) : below;
+    above = x <= at ? above : smaller(above, x);
+  }
+}
+
+// Counting narrows a bracket around the median; near the end, neighbouring entries close it.
+template <class T>
+INLINE void median_tile(const T* tile, const T* a, int64_t n, double total, Vector<T> at,
+                        Vector<T> spread, T* found) {
+  const double tie = 4 * std::numeric_limits<T>::epsilon() * total, near = 3.0 * total / double(n);
+  const double tiny = std::numeric_limits<T>::min();
+  double low[kLanes<T>], high[kLanes<T>], pull_low[kLanes<T>] = {}, pull_high[kLanes<T>] = {}, up_to[kLanes<T>];
+  double pull[kLanes<T>];  // > 0: the median is above
+  bool done[kLanes<T>] = {};
+  std::fill(low, low + kLanes<T>, -INFINITY);
+  std::fill(high, high + kLanes<T>, INFINITY);
+  for (int pass = 0, left = kLanes<T>; left > 0; ++pass) {
+    count_tile(tile, a, n, at, up_to);
+    bool all_near = true;
+    for (int64_t l = 0; l < kLanes<T>; ++l) {
+      pull[l] = total - 2 * up_to[l];
+      all_near = all_near && (done[l] || std::abs(pull[l]) <= near);
+    }
+    Vector<T> below = at, above = at;
+    const bool looked = all_near || pass > 5;
+    if (looked) neighbours(tile, a, n, at, below, above);
+    for (int64_t l = 0; l < kLanes<T>; ++l) {
+      if (done[l]) continue;
+      const bool tied = std::abs(pull[l]) <= tie;
+      if (looked && tied) {
+        found[l] = T(0.5) * below[l] + T(0.5) * above[l];
+        done[l] = true;
+      } else if (pull[l] > 0) {  // The median is the next entry above, or beyond it.
+        low[l] = above[l];
+        pull_low[l] = pull[l];
+      } else {
+        high[l] = below[l];
+        pull_high[l] = pull[l];
+      }
+      if (looked && !done[l] && low[l] >= high[l]) {
+        found[l] = T(low[l]);
+        done[l] = true;
+      }
+      left -= done[l] ? 1 : 0;
+      if (done[l] || tied) continue;
+      double next;
+      if (looked && std::abs(pull[l]) <= near) {
+        next = pull[l] > 0 ? low[l] : std::nextafter(T(high[l]), -std::numeric_limits<T>::infinity());
+      } else if (std::isinf(low[l]) || std::isinf(high[l])) {
+        const double least = std::numeric_limits<T>::epsilon() * std::abs(double(at[l])) + tiny;
+        next = double(at[l]) + pull[l] / total * (double(spread[l]) + least) * std::ldexp(1.0, 2 * pass);
+      } else if (pass < 12 && pass % 3 != 2) {
+        next = low[l] + (high[l] - low[l]) * (pull_low[l] / (pull_low[l] - pull_high[l]));
+      } else {
+        next = halfway(low[l], high[l]);
+      }
+      const T to = T(next), under = std::nextafter(T(high[l]), -std::numeric_limits<T>::infinity());
+      const bool between = to >= low[l] && to < high[l];
+      at[l] = between ? to : std::isinf(low[l]) ? under : T(low[l]);
+    }
+  }
+}
+
+template <class T>
+void medians(const Call& call) {  // W, a or nothing, a point near the medians or nothing → the medians
+  const int64_t n = call.n;
+  const T *a = call.input<T>(1), *start = call.input<T>(2);
+  T* out = call.output<T>(0) - call.share.begin;
+  const double total = total_weight(a, n);
+  const bool few = a == nullptr && n <= kNetwork;
+  const auto network = few ? network_for(n, (n - 1) / 2, n / 2) : std::vector<Exchange>();
+  const Sample<T> sample(n);
+  for_each_tile<T>(call, 8, [&](T* tile, const T* odd, int64_t c, int64_t lanes) {
+    T found[kLanes<T>] = {};
+    if (few) {
+      exchange_rows(network, tile);
+      vector_at(found) = T(0.5) * load(tile + (n - 1) / 2 * kLanes<T>) + T(0.5) * load(tile + n / 2 * kLanes<T>);
+    } else if (std::all_of(odd, odd + kLanes<T>, [](T x) { return x == 0; })) {
+      Vector<T> low, high, spread;
+      sample.take(tile, low, high, spread);
+      for (int64_t l = 0; start != nullptr && l < kLanes<T>; ++l) low[l] = start[c + std::min(l, lanes - 1)];
+      median_tile(tile, a, n, total, low, spread, found);
+    }
+    for (int64_t l = 0; l < lanes; ++l) out[c + l] = found[l] + odd[l];
+  });
+}
+
+// ---- delta_medians: the root of Σ_k a_k clip(w_k − w, −δ, δ) in each column
+
+// The parts of that sum at one point per column: from entries within δ of it, and from those beyond.
+template <class T>
+struct Clipped {
+  Vector<T> pull = {}, inside = {}, outside = {};  // Σ a_k (w_k − w) and Σ a_k within δ; Σ ±a_k beyond
+
+  INLINE void add(Vector<T> away, T delta, T weight) {
+    const Vector<T> zero = {}, same = zero + weight;
+    const Mask<T> within = (away < delta) & (away > -delta);
+    pull += within ? weight * away : zero;
+    inside += within ? same : zero;
+    outside += within ? zero : away > 0 ? same : -same;
+  }
+  INLINE void add_one(Vector<T> away, T delta) {  // of weight 1; `outside` counts the entries above
+    const Vector<T> zero = {}, one = zero + 1;
+    const Mask<T> within = (away < delta) & (away > -delta);
+    pull += within ? away : zero;
+    inside += within ? one : zero;
+    outside += away >= delta ? one : zero;
+  }
+  INLINE void add(const Clipped& other) {
+    pull += other.pull;
+    inside += other.inside;
+    outside += other.outside;
+  }
+};
+
+template <class T>
+INLINE Clipped<T> clip_tile(const T* tile, const T* a, int64_t n, T delta, Vector<T> at) {
+  double pull[kLanes<T>] = {}, inside[kLanes<T>] = {}, outside[kLanes<T>] = {};
+  Clipped<T> all;
+  for (int64_t first = 0; first < n; first += kShortSum) {
+    const int64_t last = std::min(first + kShortSum, n);
+    const T* x = tile + first * kLanes<T>;
+    Clipped<T> sums[2];  // Two at a time, so that additions wait less for one another.
+    if (a == nullptr) {
+      int64_t k = first;
+      for (; k + 2 <= last; k += 2, x += 2 * kLanes<T>) {
+        sums[0].add_one(load(x) - at, delta);
+        sums[1].add_one(load(x + kLanes<T>) - at, delta);
+      }
+      if (k < last) sums[0].add_one(load(x) - at, delta);
+    } else {
+      for (int64_t k = first; k < last; ++k, x += kLanes<T>) sums[k % 2].add(load(x) - at, delta, a[k]);
+    }
+    sums[0].add(sums[1]);
+    all = sums[0];
+    for (int64_t l = 0; n > kShortSum && l < kLanes<T>; ++l) {
+      pull[l] += all.pull[l];
+      inside[l] += all.inside[l];
+      outside[l] += all.outside[l];
+    }
+  }
+  for (int64_t l = 0; n > kShortSum && l < kLanes<T>; ++l) {
+    all.pull[l] = T(pull[l]);
+    all.inside[l] = T(inside[l]);
+    all.outside[l] = T(outside[l]);
+  }
+  if (a == nullptr) all.outside += all.outside + all.inside - T(n);
+  return all;
+}
+
+// Where the weights on both sides of a column are equal and the entries next to the middle are at least 2δ
+// apart, the roots form an interval. Returns its point nearest to the mean, or else `root`.
+template <class T>
+Vector<T> nearest_to_mean(const T* tile, const T* a, int64_t n, double total, T delta, Vector<T> root) {
+  const Vector<T> zero = {};
+  const T infinite = std::numeric_limits<T>::infinity();
+  Vector<T> below = zero - infinite, above = zero + infinite, nearest = root;
+  double away[kLanes<T>] = {}, under[kLanes<T>] = {}, up_to[kLanes<T>] = {};
+  for (int64_t first = 0; first < n; first += kShortSum) {
+    Vector<T> sum = {}, less = {}, not_more = {};
+    for (int64_t k = first; k < std::min(first + kShortSum, n); ++k) {
+      if (a != nullptr && a[k] == 0) continue;
+      const Vector<T> x = load(tile + k * kLanes<T>), weight = zero + (a == nullptr ? T(1) : a[k]);
+      sum += weight * (x - root);
+      less += x < root ? weight : zero;
+      not_more += x <= root ? weight : zero;
+      below = x < root ? larger(below, x) : below;
+      above = x > root ? smaller(above, x) : above;
+    }
+    for (int64_t l = 0; l < kLanes<T>; ++l) {
+      away[l] += sum[l];
+      under[l] += less[l];
+      up_to[l] += not_more[l];
+    }
+  }
+  const double tie = 2 * std::numeric_limits<T>::epsilon() * total, half = 0.5 * total;
+  for (int64_t l = 0; l < kLanes<T>; ++l) {
+    // The middle may be right after entries that equal the root, or right before them.
+    const bool after = std::abs(up_to[l] - half) <= tie, equal = up_to[l] > under[l];
+    if (!after && std::abs(under[l] - half) > tie) continue;
+    const double low = after && equal ? root[l] : below[l], high = !after && equal ? root[l] : above[l];
+    if (high - low < 2 * double(delta)) continue;
+    nearest[l] = T(std::min(std::max(root[l] + away[l] / total, low + delta), high - delta));
+  }
+  return nearest;
+}
+
+// Newton's method on all lanes where its step stays within δ, and else a chord, within a bracket that is
+// halved in the end. A lane is done if Newton's step led here and the same entries are within δ as where it
+// began: then the sum is linear in between. Returns the roots; `solved` says which columns have one.
+template <class T>
+INLINE Vector<T> root_tile(const T* tile, const T* a, int64_t n, double total, T delta, Vector<T> at,
+                           Vector<T> spread, Mask<T>& solved) {
+  constexpr int kChords = 16, kPasses = kChords + 140;
+  const T eps = std::numeric_limits<T>::epsilon(), infinite = std::numeric_limits<T>::infinity();
+  const T most = std::numeric_limits<T>::max();
+  const Vector<T> zero = {};
+  Vector<T> low = zero - infinite, high = zero + infinite, pull_low = zero, pull_high = zero;
+  Vector<T> inside = zero, outside = zero, root = at;
+  Mask<T> stepped = low > high;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const Clipped<T> s = clip_tile(tile, a, n, delta, at);
+    // Weights on both sides may differ by rounding; what is within δ, if anything, decides then.
+    const Mask<T> tied = larger(absolute(s.outside), s.inside) <= 4 * eps * T(total);
+    const Vector<T> pull = tied ? zero : s.pull + delta * s.outside;
+    const Vector<T> newton = at + (s.inside > 0 ? pull / s.inside : zero);
+    const Mask<T> same = stepped & (s.inside == inside) & (s.outside == outside);
+    const Mask<T> still = (newton == at) & (absolute(s.outside) <= s.inside);
+    const Mask<T> found = ~solved & (((s.inside > 0) & (same | still)) | (pull == 0));
+    low = pull > 0 ? at : low;
+    high = pull < 0 ? at : high;
+    pull_low = pull > 0 ? pull : pull_low;
+    pull_high = pull < 0 ? pull : pull_high;
+    const Vector<T> size = larger(absolute(low), absolute(high));
+    const T least = std::numeric_limits<T>::min();  // Below it, numbers lie evenly.
+    const Mask<T> closed = ~solved & ~found & (high - low <= 2 * eps * size + least) & (size < infinite);
+    root = found ? newton : closed ? low : root;
+    // Entries just δ away, or none within δ: the root may be one of many.
+    const Mask<T> edge = closed | (found & (tied | (s.inside <= absolute(s.outside) * (1 + 16 * eps))));
+    if (any(edge)) root = edge ? nearest_to_mean(tile, a, n, total, delta, root) : root;
+    solved |= found | closed;
+    if (!any(~solved)) break;
+    inside = s.inside;
+    outside = s.outside;
+    stepped = (absolute(pull) <= delta * s.inside) & (newton > low) & (newton < high) & (newton != at);
+    Vector<T> next;
+    if (pass < kChords) {
+      const T far = T(std::ldexp(1.0, 2 * pass));
+      const Vector<T> reach = (absolute(s.outside) / T(total) * spread + delta) * far;
+      const Vector<T> chord = low + (high - low) * (pull_low / (pull_low - pull_high));
+      const Vector<T> between = pass % 3 == 2 ? T(0.5) * low + T(0.5) * high : chord;
+      const Mask<T> open = (low == -infinite) | (high == infinite);
+      next = open ? (pull > 0 ? at + reach : at - reach) : between;
+    } else {
+      if (pass % 2 == 0) stepped = solved ^ solved;
+      for (int64_t l = 0; l < kLanes<T>; ++l) {
+        next[l] = T(halfway(double(std::max(low[l], -most)), double(std::min(high[l], most))));
+      }
+    }
+    at = stepped ? newton : next;
+  }
+  return root;
+}
+
+// Solves one tile; returns how many of its first `lanes` columns remain unsolved.
+template <class T>
+INLINE int64_t delta_median_tile(const T* tile, const T* a, const Sample<T>& sample, double total, T delta,
+                                 const T* start, int64_t lanes, T* found) {
+  const int64_t n = sample.n;
+  Vector<T> low, high, spread;
+  sample.take(tile, low, high, spread);
+  Vector<T> at = T(0.5) * low + T(0.5) * high, root = at;
+  Mask<T> solved = low > high;
+  if (start != nullptr) {
+    alignas(kVector) T begin[kLanes<T>];
+    for (int64_t l = 0; l < kLanes<T>; ++l) begin[l] = start[std::min(l, lanes - 1)];
+    at = absolute(load(begin) - at) <= 8 * spread + delta ? load(begin) : at;
+  }
+  if (a == nullptr && n == sample.size) {  // The sample is all there is, so its middle tells of intervals.
+    Vector<T> sum = {};
+    for (int64_t k = 0; k < n; ++k) sum += load(tile + k * kLanes<T>);
+    solved = high - low >= 2 * delta;
+    root = smaller(larger(sum / T(n), low + delta), high - delta);
+  } else if (any(T(n) * delta < spread)) {  // Few entries are within δ: begin at the median.
+    alignas(kVector) T median[kLanes<T>];
+    median_tile(tile, a, n, total, at, spread, median);
+    at = load(median);
+  }
+  const Mask<T> flat = solved;
+  if (any(~solved)) at = root_tile(tile, a, n, total, delta, at, spread, solved);
+  vector_at(found) = flat ? root : at;
+  int64_t open = 0;
+  for (int64_t l = 0; l < lanes; ++l) open += solved[l] ? 0 : 1;
+  return open;
+}
+
+template <class T>
+void delta_medians(const Call& call) {  // W, a or nothing, δ, start or nothing → medians, unsolved columns
+  const T *a = call.input<T>(1), *start = call.input<T>(3);
+  const T delta = std::max(*call.input<T>(2), std::numeric_limits<T>::min());
+  T* out = call.output<T>(0) - call.share.begin;
+  const double total = total_weight(a, call.n);
+  const Sample<T> sample(call.n);
+  std::atomic<int64_t> open{0};
+  for_each_tile<T>(call, 16, [&](T* tile, const T* odd, int64_t c, int64_t lanes) {
+    T found[kLanes<T>] = {};
+    if (std::all_of(odd, odd + kLanes<T>, [](T x) { return x == 0; })) {
+      const T* begin = start == nullptr ? nullptr : start + c;
+      open += delta_median_tile(tile, a, sample, total, delta, begin, lanes, found);
+    }
+    for (int64_t l = 0; l < lanes; ++l) out[c + l] = found[l] + odd[l];
+  });
+  call.output<int32_t>(1)[0] = int32_t(open);
+}
+
+// ---- gram_start: a point near the δ-geometric median of at most kFewModels models, by their Gram matrix
+
+// The row whose median distance to the others is smallest, judged by a few columns.
+template <class T>
+int64_t central_row(const Models<T>& w) {
+  const int64_t n = w.n, width = std::min<int64_t>(w.d, 32);
+  int64_t best = 0;
+  double least = INFINITY;
+  std::vector<double> square(n);
+  for (int64_t k = 0; k < n; ++k) {
+    std::fill(square.begin(), square.end(), 0.0);
+    for (int64_t part = 0; part < 4; ++part) {
+      const int64_t c = part * (w.d - width) / 3;
+      for (int64_t other = 0; other < n; ++other) {
+        for (int64_t j = c; j < c + width; ++j) {
+          const double away = double(w.row(k)[j]) - double(w.row(other)[j]);
+          square[other] += away * away;
+        }
+      }
+    }
+    std::nth_element(square.begin(), square.begin() + n / 2, square.end());
+    if (square[n / 2] < least) {
+      least = square[n / 2];
+      best = k;
+    }
+  }
+  return best;
+}
+
+// Adds the products (w_k − w_centre)·(w_l − w_centre) over some columns to `gram`.
+template <class T>
+void add_gram(const Models<T>& w, int64_t centre, Range columns, double* gram) {
+  constexpr int64_t kWidth = 512;
+  alignas(kVector) T away[kFewModels][kWidth];
+  for (int64_t c = columns.begin; c < columns.end; c += kWidth) {
+    const int64_t width = std::min(kWidth, columns.end - c);
+    for (int64_t k = 0; k < w.n; ++k) {
+      const T *x = w.row(k) + c, *middle = w.row(centre) + c;
+      for (int64_t j = 0; j < width; ++j) away[k][j] = x[j] - middle[j];
+      std::fill(away[k] + width, away[k] + kWidth, T(0));
+    }
+    for (int64_t k = 0; k < w.n; ++k) {
+      for (int64_t other = 0; other <= k; ++other) {
+        Vector<T> sums = {};
+        for (int64_t j = 0; j < kWidth; j += kLanes<T>) sums += load(away[k] + j) * load(away[other] + j);
+        double sum = 0;
+        for (int64_t l = 0; l < kLanes<T>; ++l) sum += sums[l];
+        gram[k * w.n + other] += sum;
+      }
+    }
+  }
+}
+
+// The models' shares in their δ-geometric median: reweighted means with a secant step, on the Gram
+// matrix alone. Models whose products overflow are so far away that they do not count here.
+template <class T>
+void shares_from_gram(double* gram, int64_t n, const T* a, double delta, T* shares) {
+  std::vector<double> p(n, 1.0 / double(n)), weight(n), step(n), step_before(n), p_before(n), to(n);
+  for (int64_t k = 0; k < n; ++k) {
+    weight[k] = gram[k * n + k] < 1e37 ? double(a[k]) : 0.0;
+    for (int64_t other = 0; other <= k; ++other) {
+      double& product = gram[k * n + other];
+      if (weight[k] == 0 || weight[other] == 0) product = 0;
+      gram[other * n + k] = product;
+    }
+  }
+  auto product = [&](const std::vector<double>& x, const std::vector<double>& y) {
+    double sum = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      double row = 0;
+      for (int64_t other = 0; other < n; ++other) row += gram[k * n + other] * y[other];
+      sum += x[k] * row;
+    }
+    return sum;
+  };
+  for (int turn = 0; turn < 60; ++turn) {
+    double slope = 0, size = 0, total = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      to[k] = 0;
+      for (int64_t other = 0; other < n; ++other) to[k] += gram[k * n + other] * p[other];
+      size += p[k] * to[k];
+    }
+    for (int64_t k = 0; k < n; ++k) {
+      const double r = std::sqrt(std::max(gram[k * n + k] - 2 * to[k] + size, 0.0));
+      step[k] = weight[k] / std::max(std::max(r, delta), 1e-300);
+      slope += step[k];
+      total += weight[k];
+    }
+    for (int64_t k = 0; k < n; ++k) step[k] = step[k] / slope - p[k];
+    const double left = product(step, step), typical = total / slope;
+    if (!(left > 1e-14 * typical * typical)) break;
+    double share = 0;
+    if (turn > 0) {
+      for (int64_t k = 0; k < n; ++k) to[k] = step[k] - step_before[k];
+      const double change = product(to, to);
+      share = change > 0 ? product(to, step) / change : 0;
+    }
+    for (int64_t k = 0; k < n; ++k) {
+      const double image = p[k] + step[k], image_before = p_before[k] + step_before[k];
+      p_before[k] = p[k];
+      step_before[k] = step[k];
+      p[k] = turn > 0 ? image - share * (image - image_before) : image;
+    }
+  }
+  for (int64_t k = 0; k < n; ++k) shares[k] = T(p[k]);
+}
+
+template <class T>
+void gram_start(const Call& call) {  // W, a, δ → a point near the δ-geometric median
+  const auto w = call.models<T>();
+  const int64_t n = w.n, centre = central_row(w), pieces = call.threads;
+  std::vector<double> grams(pieces * n * n, 0.0);
+  call.run(pieces, 4 * n * n * w.d, [&](int64_t i) {
+    add_gram(w, centre, Range{0, w.d}.piece(i, pieces), grams.data() + i * n * n);
+  });
+  for (int64_t i = n * n; i < pieces * n * n; ++i) grams[i % (n * n)] += grams[i];
+  T shares[kFewModels];
+  shares_from_gram(grams.data(), n, call.input<T>(1), double(*call.input<T>(2)), shares);
+  sum_rows(call, w, shares, {0, w.d}, call.output<T>(0));
+}
+
+// ---- incremental_medians: δ-medians of a W in which few rows change from call to call
+
+// The memory of one column: for every w in [low, high], the sum of clipped entries follows from two counts,
+// a linear part and a short list. Entries are `up` if they pull w up by δ wherever in the interval it is,
+// `down` if they pull it down by δ, `linear` if they stay within δ of it, and else they are listed.
+template <class T>
+struct Memory {
+  T *low, *high;                         // (d,)
+  int32_t *up, *down, *linear, *listed;  // (d,); listed < 0: nothing is known
+  double *linear_sum, *error;            // (d,): Σ of linear entries, and a bound on its rounding error
+  T* values;                             // (d, kListed)
+
+  Memory(const Call& call, int64_t first) {
+    const int64_t d = call.share.size();
+    low = call.output<T>(first) - call.share.begin;
+    high = low + d;
+    up = call.output<int32_t>(first + 1) - call.share.begin;
+    down = up + d;
+    linear = down + d;
+    listed = linear + d;
+    linear_sum = call.output<double>(first + 2) - call.share.begin;
+    error = linear_sum + d;
+    values = call.output<T>(first + 3) - call.share.begin * kListed;
+  }
+
+  // Adds (sign = 1) or removes (sign = −1) one entry of column j.
+  INLINE void count(int64_t j, double delta, T entry, int sign) const {
+    if (listed[j] < 0) return;
+    const double x = entry, from = low[j], to = high[j];
+    if (x >= to + delta) {
+      up[j] += sign;
+    } else if (x <= from - delta) {
+      down[j] += sign;
+    } else if (x >= to - delta && x <= from + delta) {
+      linear[j] += sign;
+      linear_sum[j] += sign * x;
+      error[j] += std::numeric_limits<double>::epsilon() * std::abs(linear_sum[j]);
+    } else if (T* list = values + j * kListed; sign > 0) {
+      if (listed[j] == kListed) {
+        listed[j] = -1;
+      } else {
+        list[listed[j]++] = entry;
+      }
+    } else {
+      T *last = list + listed[j], *found = std::find(list, last, entry);
+      if (found == last) {
+        listed[j] = -1;
+      } else {
+        *found = *(last - 1);
+        --listed[j];
+      }
+    }
+  }
+
+  // The root within the interval; NaN if it is not there, or if rounding leaves a doubt.
+  INLINE double root(int64_t j, double delta, double at) const {
+    const T* list = values + j * kListed;
+    const int64_t size = listed[j];
+    const double beyond = up[j] - down[j];
+    double lower = low[j], upper = high[j], last_inside = -1, last_outside = 0, before = at;
+    at = std::min(std::max(at, lower), upper);
+    for (int pass = 0; pass < 40; ++pass) {
+      double pull = 0, inside = linear[j], outside = beyond;
+      for (int64_t i = 0; i < size; ++i) {
+        const double away = double(list[i]) - at;
+        const bool within = std::abs(away) < delta;
+        pull += within ? away : 0.0;
+        inside += within ? 1.0 : 0.0;
+        outside += within ? 0.0 : away > 0 ? 1.0 : -1.0;
+      }
+      const double total = linear_sum[j] - linear[j] * at + pull + delta * outside;
+      // Entries just δ away, or none within δ: the root may be one of many, which needs all of W.
+      if (inside <= std::abs(outside) * (1 + 1e-6) + 1e-6) return NAN;
+      const double newton = at + total / inside;
+      const bool between = (newton - at) * (newton - before) <= 0;
+      const bool same = between && inside == last_inside && outside == last_outside;
+      if ((same || newton == at) && error[j] <= 1e-7 * inside * delta) {
+        return newton >= low[j] && newton <= high[j] ? newton : NAN;
+      }
+      last_inside = inside;
+      last_outside = outside;
+      (total > 0 ? lower : upper) = at;
+      before = at;
+      if (newton > lower && newton < upper) {
+        at = newton;
+      } else if (newton >= high[j] ? at == high[j] : newton <= low[j] && at == low[j]) {
+        return NAN;
+      } else {
+        at = newton >= upper && upper == high[j] ? upper : newton <= lower && lower == low[j] ? lower : 0.5 * (lower + upper);
+      }
+    }
+    return NAN;
+  }
+
+  // Fills in the memory of a column, of which `middle` is the median.
+  INLINE void fill(int64_t j, const T* column, int64_t n, double delta, double middle) const {
+    const double least = 4 * std::numeric_limits<T>::epsilon() * (std::abs(middle) + delta);
+    double width = (std::abs(middle - double(column[0])) + delta) * 16.0 / double(n);
+    if (listed[j] >= 0 && high[j] > low[j]) width = 0.5 * (double(high[j]) - low[j]);
+    width = std::max(width, least);
+    for (int attempt = 0; attempt < 60; ++attempt) {
+      int64_t near = 0;
+      for (int64_t k = 0; k < n; ++k) {
+        const double away = std::abs(double(column[k * kLanes<T>]) - middle);
+        near += (away > delta - width) & (away < delta + width) ? 1 : 0;
+      }
+      if (near > kListed * 2 / 3) {
+        width *= 0.5;
+      } else if (near < kListed / 6 && attempt < 6) {
+        width *= 1.5;
+      } else {
+        break;
+      }
+    }
+    low[j] = T(middle - width);
+    high[j] = T(middle + width);
+    up[j] = down[j] = linear[j] = listed[j] = 0;
+    linear_sum[j] = error[j] = 0;
+    if (!(double(low[j]) < middle && middle < double(high[j]))) listed[j] = -1;
+    for (int64_t k = 0; k < n; ++k) count(j, delta, column[k * kLanes<T>], 1);
+  }
+};
+
+// W, changed rows (int32), what they were, δ, start, [memory] → medians, unsolved columns, memory
+template <class T>
+void incremental_medians(const Call& call) {
+  const auto w = call.models<T>();
+  const int64_t changed = call.rows[1], n = w.n;
+  const int32_t* rows = call.input<int32_t>(1);
+  const Models<T> before = {call.input<T>(2), changed, w.d, w.d};
+  const T *start = call.input<T>(4), delta = std::max(*call.input<T>(3), std::numeric_limits<T>::min());
+  T* out = call.output<T>(0) - call.share.begin;
+  const Memory<T> memory(call, 2);
+  const Sample<T> sample(n);
+  std::atomic<int64_t> open{0};
+  const int64_t pieces = std::min<int64_t>(8 * call.threads, (call.share.size() + kLanes<T> - 1) / kLanes<T>);
+  call.run(pieces, 64 * changed * call.share.size(), [&](int64_t i) {
+    const Range mine = call.share.piece(i, pieces);
+    for (int64_t row = 0; row < changed; ++row) {
+      const T *old = before.row(row), *now = w.row(rows[row]);
+      for (int64_t j = mine.begin; j < mine.end; ++j) {
+        if (old[j] == now[j]) continue;
+        memory.count(j, delta, old[j], -1);
+        memory.count(j, delta, now[j], 1);
+      }
+    }
+    Room<T> tile;
+    for (int64_t j = mine.begin; j < mine.end; ++j) {
+      const double root = memory.listed[j] >= 0 ? memory.root(j, delta, start[j]) : NAN;
+      out[j] = T(root);
+      if (!std::isnan(root)) continue;
+      // All of W is needed for this column.
+      if (!tile) tile = room_for<T>(n * kLanes<T>);
+      T odd = 0, found[kLanes<T>] = {};
+      for (int64_t k = 0; k < n; ++k) {
+        const T x = w.row(k)[j];
+        odd += x - x;
+        vector_at(tile.get() + k * kLanes<T>) = Vector<T>{} + x;
+      }
+      out[j] = odd;
+      if (odd != 0) continue;
+      open += delta_median_tile<T>(tile.get(), nullptr, sample, double(n), delta, start + j, 1, found);
+      out[j] = found[0];
+      memory.fill(j, tile.get(), n, delta, double(found[0]));
+    }
+  });
+  call.output<int32_t>(1)[0] = int32_t(open);
+}
+
+// ---- Kernels by name, and their callers
+
+struct Kernel {
+  std::string_view name;
+  bool covers_rows;  // else columns
+  void (*of_float)(const Call&);
+  void (*of_double)(const Call&);
+};
+
+#define KERNEL(name, covers_rows) {#name, covers_rows, name<float>, name<double>}
+constexpr Kernel kKernels[] = {
+    KERNEL(weighted_sum, false), KERNEL(pulls, true),       KERNEL(medians, false),
+    KERNEL(delta_medians, false), KERNEL(gram_start, false), KERNEL(incremental_medians, false),
+};
+
+// Runs a kernel on the `size` rows or columns from `begin` on; returns false if there is no such kernel.
+bool run_kernel(std::string_view name, bool is_double, int64_t begin, int64_t size, Call& call) {
+  for (const Kernel& kernel : kKernels) {
+    if (kernel.name != name) continue;
+    const int64_t end = kernel.covers_rows ? call.n : call.d;
+    call.share = {std::min(begin, end), std::min(begin + size, end)};
+    (is_double ? kernel.of_double : kernel.of_float)(call);
+    return true;
+  }
+  return false;
+}
+
+// From XLA: W, then where the share begins, then the other arguments.
+ffi::Error run_from_xla(ffi::ThreadPool pool, std::string_view name, int64_t size, int64_t alone,
+                        ffi::AnyBuffer w, ffi::Buffer<ffi::S32> begin, ffi::RemainingArgs args,
+                        ffi::RemainingRets results) {
+  const auto shape = w.dimensions();
+  const int64_t threads = alone ? 1 : std::max<int64_t>(1, pool.num_threads());
+  Call call = {shape[0], shape[1], shape[1], {}, {w.untyped_data()}, {}, {shape[0]}, threads, &pool};
+  for (size_t i = 0; i < args.size(); ++i) {
+    const auto arg = *args.get<ffi::AnyBuffer>(i);
+    call.in.push_back(arg.element_count() > 0 ? arg.untyped_data() : nullptr);
+    call.rows.push_back(arg.dimensions().size() > 0 ? arg.dimensions()[0] : 1);
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    call.out.push_back((*results.get<ffi::AnyBuffer>(i))->untyped_data());
+  }
+  const bool known = run_kernel(name, w.element_type() == ffi::F64, begin.typed_data()[0], size, call);
+  return known ? ffi::Error::Success() : ffi::Error::InvalidArgument("fedplus has no such kernel");
+}
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT XLA_FFI_Error* fedplus_xla(XLA_FFI_CallFrame* frame) {
+  static auto* handler = ffi::Ffi::Bind()
+                             .Ctx<ffi::ThreadPool>()
+                             .Attr<std::string_view>("kernel")
+                             .Attr<int64_t>("size")
+                             .Attr<int64_t>("alone")
+                             .Arg<ffi::AnyBuffer>()
+                             .Arg<ffi::Buffer<ffi::S32>>()
+                             .RemainingArgs()
+                             .RemainingRets()
+                             .To(run_from_xla)
+                             .release();
+  return handler->Call(frame);
+}
+
+// From NumPy: W is (n, d) with `stride` entries from row to row. Returns 0 if there is no such kernel.
+EXPORT int fedplus_run(const char* name, int is_double, int64_t n, int64_t d, int64_t stride, int inputs,
+                       const void* const* in, int outputs, void* const* out, int64_t threads) {
+  Call call = {n, d, stride, {}, {}, {}, {}, threads, nullptr};
+  call.in.assign(in, in + inputs);
+  call.out.assign(out, out + outputs);
+  return run_kernel(name, is_double != 0, 0, std::max(n, d), call);
+}
+
+// The x86-64 level of this processor, for which a library of its own may be there: 4, 3 or 1.
+EXPORT int fedplus_level() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                  __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  const bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                  __builtin_cpu_supports("avx512cd");
+  return v3 && v4 ? 4 : v3 ? 3 : 1;
+#else
+  return 1;
+#endif
+}

@@ -1,0 +1,182 @@
+"""The passes of ``kernels`` in JAX: what runs on a GPU, and on a CPU without compiled kernels.
+
+On a CPU, XLA's reductions over the leading axis stride through memory, so that sums over parties
+run row by row there. On a GPU the plain reductions are the fast ones.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedplus._types import Array, Matrix, Vector, epsilon
+
+SORTED = 2**14
+"""Entries of W up to which a median is found by sorting."""
+
+Term: TypeAlias = Callable[[Array, Array], tuple[Array, ...]]
+"""(w_k, a_k) ↦ what party k contributes to each sum."""
+
+
+def weighted_sum(w_local: Matrix, p: Vector) -> Vector:
+    """Σ_k p_k w_k."""
+    return jnp.matmul(p, w_local, precision=lax.Precision.HIGHEST)
+
+
+def pulls(w_local: Matrix, weights: Vector, delta: Array, at: Vector) -> tuple[Vector, Vector]:
+    """Return distances r_k = ‖w_k − at‖ and Σ_k a_k (w_k − at) / max(r_k, δ)."""
+    least = 1e3 / np.finfo(w_local.dtype).max
+
+    def pull(w_k: Vector, a_k: Array) -> tuple[Array, Vector]:
+        away = w_k - at
+        r = _length(away)
+        reach = jnp.maximum(r, delta)
+        return r, jnp.where(reach > 0, a_k / jnp.maximum(reach, least), 0) * away
+
+    def by_rows(w_local: Matrix, weights: Vector) -> tuple[Vector, Vector]:
+        def add(k: Array, sums: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
+            r, total = sums
+            r_k, pulled = pull(w_local[k], weights[k])
+            return r.at[k].set(r_k), total + pulled
+
+        none = jnp.zeros_like(weights), jnp.zeros_like(at)
+        found: tuple[Vector, Vector] = lax.fori_loop(0, len(w_local), add, none)
+        return found
+
+    def at_once(w_local: Matrix, weights: Vector) -> tuple[Vector, Vector]:
+        r, pulled = pull(w_local, weights[:, None])
+        return r[:, 0], jnp.sum(pulled, axis=0)
+
+    found: tuple[Vector, Vector] = lax.platform_dependent(
+        w_local, weights, cpu=by_rows, default=at_once
+    )
+    return found
+
+
+def _length(away: Array) -> Array:
+    """‖·‖₂ over the last axis, without overflow or underflow of the squares."""
+    largest = jnp.max(jnp.abs(away), axis=-1, keepdims=True)
+    share = away / jnp.where(largest > 0, largest, 1)
+    length = largest * jnp.sqrt(jnp.sum(share * share, axis=-1, keepdims=True))
+    return length if away.ndim > 1 else length[0]
+
+
+def medians(w_local: Matrix, weights: Vector) -> Vector:
+    """Return the middle of all minimisers of Σ_k a_k |w_k − w| in each column."""
+    if w_local.size <= SORTED:
+        return _medians_by_sorting(w_local, weights)
+    half = 0.5 * jnp.sum(weights)
+    tie = 8 * epsilon(w_local) * half
+
+    def up_to(w: Vector) -> Vector:
+        return _over_rows(w_local, weights, lambda w_k, a_k: (jnp.where(w_k <= w, a_k, 0),))[0]
+
+    low = _bisect(lambda w: up_to(w) >= half - tie, w_local)
+    infinite = jnp.asarray(jnp.inf, w_local.dtype)
+    above = _over_rows(
+        w_local, weights,
+        lambda w_k, a_k: (jnp.where((w_k > low) & (a_k > 0), w_k, infinite),), combine=jnp.minimum,
+    )[0]  # fmt: skip
+    high = jnp.where(up_to(low) > half + tie, low, above)
+    return _with_non_finite(0.5 * low + 0.5 * high, w_local)
+
+
+def _medians_by_sorting(w_local: Matrix, weights: Vector) -> Vector:
+    mass = jnp.broadcast_to(weights[:, None], w_local.shape)
+    values, mass = lax.sort((w_local, mass), dimension=0, num_keys=1)
+    up_to, half = jnp.cumsum(mass, axis=0), 0.5 * jnp.sum(weights)
+    tie = 8 * epsilon(w_local) * half
+
+    def first(reached: Array) -> Vector:
+        return jnp.take_along_axis(values, jnp.argmax(reached, axis=0)[None], axis=0)[0]
+
+    low, high = first(up_to >= half - tie), first(up_to > half + tie)
+    return _with_non_finite(0.5 * low + 0.5 * high, w_local)
+
+
+def delta_medians(w_local: Matrix, weights: Vector, delta: Array) -> Vector:
+    """The root of Σ_k a_k clip(w_k − w, −δ, δ) in each column.
+
+    Where the roots form an interval, it is the point nearest to the mean, where the paper's recursion
+    stops: the first root that one meets on the way from the mean.
+    """
+    delta = jnp.maximum(delta, np.finfo(w_local.dtype).tiny)
+
+    def pull(w: Vector, side: Vector) -> Vector:
+        def term(w_k: Array, a_k: Array) -> tuple[Array, ...]:
+            away = side * w_k - w
+            within = jnp.abs(away) < delta
+            outside = jnp.where(within, 0, a_k * jnp.sign(away))
+            return jnp.where(within, a_k * away, 0), jnp.where(within, a_k, 0), outside
+
+        inside, weight, outside = _over_rows(w_local, weights, term)
+        tied = jnp.maximum(jnp.abs(outside), weight) <= tie
+        return jnp.where(tied, 0, inside + delta * outside)
+
+    # Weights on both sides may differ by rounding; what is within δ, if anything, decides then.
+    tie = 4 * epsilon(w_local) * jnp.sum(weights)
+    mean = weighted_sum(w_local, weights / jnp.sum(weights))
+    at_mean = pull(mean, jnp.ones_like(mean))
+    side = jnp.where(at_mean < 0, -1, 1).astype(mean.dtype)
+    first = side * _bisect(lambda w: pull(w, side) <= 0, w_local)
+    return _with_non_finite(jnp.where(at_mean == 0, mean, first), w_local)
+
+
+def _over_rows(
+    w_local: Matrix, weights: Vector, term: Term, combine: Callable[..., Array] = jnp.add
+) -> tuple[Vector, ...]:
+    """Combine what all parties contribute, by default as a sum."""
+
+    def by_rows(w_local: Matrix, weights: Vector) -> tuple[Vector, ...]:
+        def add(k: Array, sums: tuple[Vector, ...]) -> tuple[Vector, ...]:
+            return tuple(map(combine, sums, term(w_local[k], weights[k])))
+
+        found: tuple[Vector, ...] = lax.fori_loop(
+            1, len(w_local), add, term(w_local[0], weights[0])
+        )
+        return found
+
+    def at_once(w_local: Matrix, weights: Vector) -> tuple[Vector, ...]:
+        reduce: Any = jnp.sum if combine is jnp.add else jnp.min
+        return tuple(reduce(found, axis=0) for found in term(w_local, weights[:, None]))
+
+    found: tuple[Vector, ...] = lax.platform_dependent(
+        w_local, weights, cpu=by_rows, default=at_once
+    )
+    return found
+
+
+def _bisect(reached: Callable[[Vector], Array], w_local: Matrix) -> Vector:
+    """Return, in each column, the smallest number of W's type for which ``reached`` is true.
+
+    ``reached`` is false up to some point and true from there on. Halving in the order of the bits takes
+    as many steps as a number has bits.
+    """
+    integer = jnp.int32 if w_local.dtype == jnp.float32 else jnp.int64
+    info = np.finfo(w_local.dtype)
+
+    def key(x: Array) -> Array:
+        bits = lax.bitcast_convert_type(x, integer)
+        return jnp.where(bits < 0, np.iinfo(integer).min - bits, bits)
+
+    def number(key: Array) -> Array:
+        bits = jnp.where(key < 0, np.iinfo(integer).min - key, key)
+        return lax.bitcast_convert_type(bits, w_local.dtype)
+
+    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = (low & high) + ((low ^ high) >> 1)
+        yes = reached(number(middle))
+        return jnp.where(yes, low, middle + 1), jnp.where(yes, middle, high)
+
+    least, most = (jnp.full_like(w_local[0], x) for x in (info.min, info.max))
+    low, _ = lax.fori_loop(0, info.bits, halve, (key(least), key(most)))
+    return number(low)
+
+
+def _with_non_finite(found: Vector, w_local: Matrix) -> Vector:
+    """Make a column of W that has a non-finite entry show in the result, as the kernels do."""
+    seen = weighted_sum(w_local, jnp.zeros_like(w_local[:, 0]))
+    return found + seen

@@ -1,0 +1,324 @@
+"""Passes over W: compiled kernels on a CPU where they are installed, and else the same passes in JAX.
+
+This is the only module that knows whether the kernels of ``csrc/kernels.cc`` are there. A pass takes a
+NumPy array or a JAX array (also a traced one) and returns arrays of the same kind:
+
+- NumPy arrays go to the kernels directly, without JAX. ``as_input`` turns them into JAX arrays
+  where there are no kernels.
+- JAX arrays go to the kernels through XLA's foreign function interface (FFI) if the program runs on
+  a CPU, and else to ``jax_kernels``. Cores that share a program also share its passes (see
+  ``sharing``).
+
+The environment variable ``FEDPLUS_KERNELS`` decides: ``auto`` (default) uses kernels if it can, ``off``
+never, ``require`` fails without them.
+"""
+
+import ctypes
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedplus import _machine
+from fedplus._check import SettingError, require
+from fedplus._types import Array, Matrix, Vector, namespace
+from fedplus.aggregation import jax_kernels
+from fedplus.aggregation.cores import Share, share_of
+
+LIBRARY = Path(__file__).with_name("_kernels.so")
+FEW = 16
+"""Models up to which ``gram_start`` begins a geometric median; kFewModels in ``csrc/kernels.cc``."""
+LISTED = 48
+"""Entries that the memory of ``incremental_medians`` lists per column; kListed there."""
+
+_ENABLED: ContextVar[bool] = ContextVar("kernels", default=True)
+
+
+class KernelWarning(UserWarning):
+    """The compiled kernels are there but cannot be used."""
+
+
+@contextmanager
+def disabled() -> Iterator[None]:
+    """Use JAX alone in programs traced inside, such as ones whose W is spread over several devices."""
+    token = _ENABLED.set(False)
+    try:
+        yield
+    finally:
+        _ENABLED.reset(token)
+
+
+def available() -> bool:
+    """Return whether JAX programs for a CPU use the kernels."""
+    return _ENABLED.get() and _registered()
+
+
+@cache
+def _mode() -> str:
+    mode = os.environ.get("FEDPLUS_KERNELS") or "auto"
+    require(mode in ("auto", "off", "require"), "FEDPLUS_KERNELS", mode, "auto, off or require")
+    return mode
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    """Load the kernels for this processor's instruction set; None if there are none.
+
+    Raises:
+        SettingError: ``FEDPLUS_KERNELS`` is unknown, or requires kernels that cannot be loaded.
+    """
+    if _mode() == "off":
+        return None
+    if not LIBRARY.exists():
+        _report("they are not built", warn=False)
+        return None
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        for level in range(library.fedplus_level(), 1, -1):
+            better = LIBRARY.with_name(f"_kernels_v{level}.so")
+            if better.exists():
+                library = ctypes.CDLL(str(better))
+                break
+        pointers, integer = ctypes.POINTER(ctypes.c_void_p), ctypes.c_int64
+        library.fedplus_run.argtypes = [
+            ctypes.c_char_p, ctypes.c_int, integer, integer, integer, ctypes.c_int, pointers,
+            ctypes.c_int, pointers, integer,
+        ]  # fmt: skip
+        library.fedplus_xla  # noqa: B018  Fails here rather than when a program is compiled.
+    except (OSError, AttributeError) as error:
+        _report(str(error))
+        return None
+    return library
+
+
+@cache
+def _registered() -> bool:
+    """Register the kernels with XLA; return whether its programs can call them."""
+    library = _library()
+    if library is None:
+        return False
+    try:
+        jax.local_devices(backend="cpu")  # XLA checks versions only once this backend exists.
+    except RuntimeError:
+        return False  # There are no programs for a CPU.
+    try:
+        target = jax.ffi.pycapsule(library.fedplus_xla)  # type: ignore[no-untyped-call]
+        jax.ffi.register_ffi_target("fedplus", target, platform="cpu")
+    except Exception as error:  # Whatever XLA objects to, JAX can take over.
+        _report(str(error))
+        return False
+    return True
+
+
+def _report(reason: str, warn: bool = True) -> None:
+    """Say why kernels cannot be used: as an error if they are required, else as a warning.
+
+    Raises:
+        SettingError: With ``FEDPLUS_KERNELS=require``.
+    """
+    reason = reason.splitlines()[0]
+    if _mode() == "require":
+        raise SettingError(
+            f"FEDPLUS_KERNELS=require needs compiled kernels: {reason}. Install fedplus on a machine "
+            "with a C++ compiler, or set FEDPLUS_KERNELS=auto."
+        )
+    if warn:
+        warnings.warn(
+            f"The compiled kernels do not fit this machine or JAX ({reason}); JAX takes over. Results "
+            "are the same, aggregation is slower. Reinstalling fedplus builds them anew.",
+            KernelWarning, stacklevel=3,
+        )  # fmt: skip
+
+
+def as_input(w_local: Any) -> Any:
+    """Return W as a NumPy array if kernels take it as it is, and else as a JAX array."""
+    if not isinstance(w_local, jax.Array):
+        w_local = np.asarray(w_local)
+        if w_local.dtype.kind in "biu":
+            w_local = w_local.astype(jax.dtypes.canonicalize_dtype(float))
+        native = w_local.dtype.char in "fd" and w_local.dtype.isnative
+        if native and w_local.ndim == 2 and w_local.size and _ENABLED.get() and _library():
+            return np.ascontiguousarray(w_local)
+    array = jnp.asarray(w_local)
+    return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
+
+
+def each_weight(w_local: Any, weights: Any | None) -> Any:
+    """Return the parties' weights, (N,); 1 each if none are given."""
+    return namespace(w_local).ones(len(w_local), w_local.dtype) if weights is None else weights
+
+
+def weighted_sum(w_local: Any, p: Any) -> Any:
+    """Return Σ_k p_k w_k, (d,)."""
+    return _run("weighted_sum", jax_kernels.weighted_sum, w_local, [p], ["columns"])[0]
+
+
+def pulls(w_local: Any, weights: Any, delta: Any, at: Any) -> tuple[Any, Any]:
+    """Return distances and the sum of pulls.
+
+    They are r_k = ‖w_k − at‖, (N,), and g = Σ_k a_k (w_k − at) / max(r_k, δ), (d,).
+    """
+    inputs = [weights, _scalar(delta, w_local), at]
+    r, g = _run("pulls", jax_kernels.pulls, w_local, inputs, ["rows", "sum"])
+    return r, g
+
+
+def medians(w_local: Any, weights: Any | None, start: Any | None = None) -> Any:
+    """Return the coordinatewise median, (d,): the middle of all minimisers of Σ_k a_k |w_k − w|.
+
+    ``start``, a point near the median, saves time and does not change the result.
+    """
+
+    def in_jax(w_local: Matrix, weights: Vector | None, start: Any) -> Vector:
+        return jax_kernels.medians(w_local, each_weight(w_local, weights))
+
+    return _run("medians", in_jax, w_local, [weights, start], ["columns"])[0]
+
+
+def delta_medians(
+    w_local: Any, weights: Any | None, delta: Any, start: Any | None
+) -> tuple[Any, Any]:
+    """Return the δ-coordinatewise median, (d,), and how many of its coordinates were not found.
+
+    It is the root of Σ_k a_k clip(w_k − w, −δ, δ) in each coordinate; where the roots form an interval,
+    its point nearest to the mean. ``start`` saves time and does not change the result.
+    """
+
+    def in_jax(w_local: Matrix, weights: Any, delta: Array, start: Any) -> tuple[Array, Array]:
+        w = jax_kernels.delta_medians(w_local, each_weight(w_local, weights), delta)
+        return w, jnp.zeros(1, jnp.int32)
+
+    inputs = [weights, _scalar(delta, w_local), start]
+    w, missed = _run("delta_medians", in_jax, w_local, inputs, ["columns", "count"])
+    return w, missed[0]
+
+
+def gram_start(w_local: Any, weights: Any, delta: Any) -> Any | None:
+    """Return a point near the δ-geometric median of at most ``FEW`` models; None without kernels.
+
+    On a GPU it is the coordinatewise median.
+    """
+    if len(w_local) > FEW or not (isinstance(w_local, np.ndarray) or available()):
+        return None
+
+    def in_jax(w_local: Matrix, weights: Vector, delta: Array) -> Vector:
+        return jax_kernels.medians(w_local, weights)
+
+    inputs = [weights, _scalar(delta, w_local)]
+    return _run("gram_start", in_jax, w_local, inputs, ["whole"])[0]
+
+
+def incremental_medians(
+    w_local: Matrix, rows: Array, before: Matrix, delta: Any, start: Vector, memory: tuple[Any, ...]
+) -> tuple[Vector, Array, tuple[Any, ...]]:
+    """Return the δ-coordinatewise median of a W in which few rows changed. It needs kernels.
+
+    Args:
+        w_local: W.
+        rows: (K,), the rows that differ from the last call.
+        before: (K, d), what these rows were then.
+        delta: δ.
+        start: The last median.
+        memory: What the last call returned; ``coordinate_median.ColumnMemory`` says what it holds.
+
+    Returns:
+        The median, how many of its coordinates were not found, and the new memory.
+    """
+    share = share_of(w_local.shape[1], w_local.size)
+    inputs = [rows.astype(jnp.int32), before, _scalar(delta, w_local), start, *memory]
+    aliases = {6 + i: 2 + i for i in range(len(memory))}  # The memory is changed in place.
+    w, missed, *after = _call(
+        "incremental_medians", share, w_local, inputs, ["columns", "count"], memory, aliases
+    )
+    return share.gather(w), share.add(missed)[0], tuple(after)
+
+
+def _scalar(delta: Any, w_local: Any) -> Any:
+    """Return δ in the type of W, in range: beyond all distances, one δ is like another."""
+    xp, info = namespace(w_local, delta), np.finfo(w_local.dtype)
+    return xp.asarray(xp.clip(delta, 0, info.max / 8), w_local.dtype)
+
+
+def _run(
+    name: str, in_jax: Callable[..., Any], w_local: Any, inputs: Any, outputs: Sequence[str]
+) -> Any:
+    """Run a kernel on NumPy arrays or in programs for a CPU, and the same pass in JAX elsewhere.
+
+    Args:
+        name: The kernel.
+        in_jax: The same pass in JAX, with the same arguments and results.
+        w_local: W.
+        inputs: Its other arguments, arrays or None.
+        outputs: What it returns: "columns" (d,), of which cores that share the pass find a part each;
+            "rows" (N,), "sum" (d,) and "count" (1,), which are added over these cores; "whole" (d,).
+    """
+    if isinstance(w_local, np.ndarray):
+        return _run_numpy(name, w_local, inputs, outputs)
+
+    def kernel(w_local: Matrix, *given: Array) -> tuple[Array, ...]:
+        over = 0 if "rows" in outputs else 1
+        share = share_of(1 if outputs[0] == "whole" else w_local.shape[over], w_local.size)
+        return share.combine(_call(name, share, w_local, given, outputs), outputs)
+
+    def plain(w_local: Matrix, *given: Array) -> tuple[Array, ...]:
+        found = in_jax(
+            w_local, *(x if x is None else y for x, y in zip(inputs, given, strict=True))
+        )
+        return found if isinstance(found, tuple) else (found,)
+
+    given = [jnp.zeros(0, w_local.dtype) if x is None else jnp.asarray(x) for x in inputs]
+    if w_local.dtype not in (jnp.float32, jnp.float64) or not (w_local.size and available()):
+        return plain(w_local, *given)
+    return lax.platform_dependent(w_local, *given, cpu=kernel, default=plain)
+
+
+def _shapes(w_local: Any, outputs: Sequence[str], columns: int) -> list[tuple[Any, Any]]:
+    n, d = w_local.shape
+    sizes = {"columns": columns, "rows": n, "count": 1}
+    return [((sizes.get(x, d),), np.int32 if x == "count" else w_local.dtype) for x in outputs]
+
+
+def _call(
+    name: str, share: Share, w_local: Any, inputs: Any, outputs: Sequence[str], memory: Any = (),
+    aliases: Any = None,
+) -> Any:  # fmt: skip
+    """Call a kernel from a JAX program. A core that shares a pass does its share alone."""
+    shapes = _shapes(w_local, outputs, share.size) + [(x.shape, x.dtype) for x in memory]
+    struct: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
+    results = [struct(*shape) for shape in shapes]
+    call = jax.ffi.ffi_call(
+        "fedplus", results, vmap_method="sequential", input_output_aliases=aliases
+    )
+    begin = jnp.asarray(share.begin, jnp.int32).reshape(1)
+    size, alone = np.int64(share.size), np.int64(share.axis is not None)
+    return call(w_local, begin, *inputs, kernel=name, size=size, alone=alone)
+
+
+def _run_numpy(name: str, w_local: Any, inputs: Any, outputs: Sequence[str]) -> list[Any]:
+    """Run a kernel on NumPy arrays, of which rows of W may lie apart."""
+    library: Any = _library()
+    dtype = w_local.dtype
+    arrays = [w_local, *(x if x is None else np.ascontiguousarray(x, dtype) for x in inputs)]
+    results = [np.empty(*shape) for shape in _shapes(w_local, outputs, w_local.shape[1])]
+    stride = w_local.strides[0] // w_local.itemsize
+    known = library.fedplus_run(
+        name.encode(), w_local.itemsize == 8, *w_local.shape, stride, len(arrays), _pointers(arrays),
+        len(results), _pointers(results), _machine.cores(),
+    )  # fmt: skip
+    if not known:
+        raise RuntimeError(f"The compiled kernels have no {name}. Reinstall fedplus.")
+    return results
+
+
+def _pointers(arrays: list[Any]) -> Any:
+    addresses = (x if x is None else x.__array_interface__["data"][0] for x in arrays)
+    return (ctypes.c_void_p * len(arrays))(*addresses)

@@ -1,0 +1,42 @@
+"""The range of κ = 1/(1 + ησ) that the paper recommends, and a warning for settings outside it."""
+
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+
+from fedplus._check import is_concrete
+
+RECOMMENDED = (0.9, 0.999)
+
+
+class KappaWarning(UserWarning):
+    """κ = 1/(1 + ησ) lies outside the range that the paper recommends."""
+
+
+def warn_of_unusual_kappa(eta: Any, sigma: Any) -> None:
+    """Warn if κ lies outside the recommended range; σ = 0 means no pull and never warns.
+
+    Traced numbers and arrays of several settings are not checked.
+    """
+    if not is_concrete(eta, sigma) or np.ndim(eta) or np.ndim(sigma) or sigma == 0:
+        return
+    kappa = float(1 / (1 + eta * sigma))
+    least, most = RECOMMENDED
+    if not least <= kappa <= most:
+        warnings.warn(
+            f"κ = 1/(1 + ησ) = {kappa:.6g} lies outside [{least}, {most}], the range that the Fed+ "
+            f"paper recommends. η = {eta:g} puts σ into "
+            f"[{(1 / most - 1) / eta:.3g}, {(1 / least - 1) / eta:.3g}].",
+            KappaWarning,
+            stacklevel=_levels_to_caller(),
+        )
+
+
+def _levels_to_caller() -> int:
+    """Return how far up the stack the user's own code is, so that the warning points there."""
+    level, frame = 0, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("fedplus."):
+        level, frame = level + 1, frame.f_back
+    return level + 1
