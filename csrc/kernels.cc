@@ -2,27 +2,23 @@
 //
 // W has one model per row: n rows (parties) of d columns (coordinates), float or double. Every kernel has
 // the same signature, `void kernel(const Call&)`, and two callers: XLA, through its foreign function
-// interface and on its own threads, and `fedplus_run`, for NumPy arrays, on threads of this library.
+// interface and on its own threads, and `fedplus_run`, for NumPy arrays, on threads of its own.
 // `aggregation/kernels.py` says what each kernel computes, and `jax_kernels.py` has the same passes in JAX.
 //
 // This file is compiled once per instruction set. Sums run over at most kShortSum rows in the type of W and
 // are added up in double. A column with a non-finite entry gives a non-finite result.
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <condition_variable>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -51,7 +47,6 @@ template <class T>
 constexpr int64_t kLanes = kVector / sizeof(T);  // columns that are solved side by side
 constexpr int64_t kSample = 16;        // rows that tell where the search for a median begins
 constexpr int64_t kNetwork = 64;       // models up to which a sorting network finds the median
-constexpr int64_t kFewModels = 16;     // models up to which a Gram matrix finds the geometric median
 constexpr int64_t kListed = 48;        // entries that the memory of a column lists
 constexpr int64_t kOneThread = 1 << 17;  // operations below which one thread is fastest
 
@@ -70,44 +65,6 @@ struct Models {
   const T* data;
   int64_t n, d, stride;  // stride: entries from one row to the next
   const T* row(int64_t k) const { return data + k * stride; }
-};
-
-// Threads for calls from NumPy, started once per process (a forked child starts its own).
-class Pool {
- public:
-  static Pool& instance() {
-    static std::mutex mutex;
-    static Pool* pool = nullptr;
-    static pid_t owner = 0;
-    std::lock_guard<std::mutex> lock(mutex);
-    if (pool == nullptr || owner != getpid()) {
-      pool = new Pool;  // Never deleted: its threads may outlive static objects.
-      owner = getpid();
-    }
-    return *pool;
-  }
-  void schedule(std::function<void()> task, int64_t threads) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (; started_ < threads; ++started_) std::thread([this] { serve(); }).detach();
-    tasks_.push_back(std::move(task));
-    waiting_.notify_one();
-  }
-
- private:
-  [[noreturn]] void serve() {
-    for (;;) {
-      std::unique_lock<std::mutex> lock(mutex_);
-      waiting_.wait(lock, [this] { return !tasks_.empty(); });
-      const auto task = std::move(tasks_.front());
-      tasks_.pop_front();
-      lock.unlock();
-      task();
-    }
-  }
-  std::mutex mutex_;
-  std::condition_variable waiting_;
-  std::deque<std::function<void()>> tasks_;
-  int64_t started_ = 0;
 };
 
 // XLA's threads treat numbers below the smallest normal one as zero. Searches that step from number to
@@ -131,7 +88,7 @@ struct Call {
   std::vector<void*> out;
   std::vector<int64_t> rows;  // the first dimension of each input
   int64_t threads;
-  ffi::ThreadPool* xla;  // nullptr: use this library's threads
+  ffi::ThreadPool* xla;  // nullptr: start threads for this call
 
   template <class T>
   Models<T> models() const {
@@ -172,17 +129,23 @@ struct Call {
         }
       }
     };
+    std::vector<std::thread> own;
     for (int64_t t = 0; t < helpers; ++t) {
       if (xla != nullptr) {
         xla->Schedule(decltype(work)(work));
       } else {
-        Pool::instance().schedule(work, threads - 1);
+        try {
+          own.emplace_back(work);
+        } catch (const std::system_error&) {  // No more threads are allowed; fewer do the same.
+        }
       }
     }
     work();
     for (int spin = 0; spin < 2000 && shared->done != chunks; ++spin) std::this_thread::yield();
     std::unique_lock<std::mutex> lock(shared->mutex);
     shared->finished.wait(lock, [&] { return shared->done == chunks; });
+    lock.unlock();
+    for (auto& thread : own) thread.join();
   }
 };
 
@@ -231,18 +194,11 @@ INLINE bool any(Mask mask) {
   return found;
 }
 
-// Memory in which vectors do not cross lines of the cache.
-struct Free {
-  void operator()(void* memory) const { std::free(memory); }
+// Entries of kLanes<T> columns, aligned so that vectors do not cross lines of the cache.
+template <class T>
+struct alignas(kVector) Row {
+  T entries[kLanes<T>];
 };
-template <class T>
-using Room = std::unique_ptr<T[], Free>;
-
-template <class T>
-Room<T> room_for(int64_t entries) {
-  const size_t bytes = (entries * sizeof(T) + kVector - 1) / kVector * kVector;
-  return Room<T>(static_cast<T*>(std::aligned_alloc(kVector, bytes)));
-}
 
 // ---- weighted_sum: Σ_k p_k w_k
 
@@ -271,11 +227,6 @@ void sum_columns(const Models<T>& w, const T* p, Range columns, T* out) {
   T partial[kTile];
   for (int64_t c = columns.begin; c < columns.end; c += kTile, out += kTile) {
     const int64_t width = std::min(kTile, columns.end - c);
-    if (w.n <= kShortSum) {
-      std::fill(out, out + width, T(0));
-      add_rows(w, p, {0, w.n}, c, width, out);
-      continue;
-    }
     std::fill(exact, exact + width, 0.0);
     for (int64_t k = 0; k < w.n; k += kShortSum) {
       std::fill(partial, partial + width, T(0));
@@ -321,32 +272,22 @@ double careful_distance(const T* x, const T* at, int64_t d) {
 // Distances of four rows, which share what is read of `at`.
 template <class T>
 INLINE void distances(const T* const* x, const T* at, int64_t d, double* r) {
-  double squares[4] = {0, 0, 0, 0};
+  double squares[4] = {};
+  const T *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3];
   for (int64_t c = 0; c < d; c += kTile) {
-    const int64_t end = std::min(c + kTile, d);
-    Vector<T> s0 = {}, s1 = {}, s2 = {}, s3 = {};
-    int64_t j = c;
-    for (; j + kLanes<T> <= end; j += kLanes<T>) {
-      const Vector<T> here = load(at + j);
-      const Vector<T> a0 = load(x[0] + j) - here, a1 = load(x[1] + j) - here;
-      const Vector<T> a2 = load(x[2] + j) - here, a3 = load(x[3] + j) - here;
+    T s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+#pragma omp simd reduction(+ : s0, s1, s2, s3)
+    for (int64_t j = c; j < std::min(c + kTile, d); ++j) {
+      const T a0 = x0[j] - at[j], a1 = x1[j] - at[j], a2 = x2[j] - at[j], a3 = x3[j] - at[j];
       s0 += a0 * a0;
       s1 += a1 * a1;
       s2 += a2 * a2;
       s3 += a3 * a3;
     }
-    for (int64_t l = 0; l < kLanes<T>; ++l) {
-      squares[0] += s0[l];
-      squares[1] += s1[l];
-      squares[2] += s2[l];
-      squares[3] += s3[l];
-    }
-    for (; j < end; ++j) {
-      for (int64_t i = 0; i < 4; ++i) {
-        const double away = x[i][j] - at[j];
-        squares[i] += away * away;
-      }
-    }
+    squares[0] += s0;
+    squares[1] += s1;
+    squares[2] += s2;
+    squares[3] += s3;
   }
   // Squares below this may have lost digits; above it, some may have overflowed.
   const double small = std::numeric_limits<T>::min() * double(d) * 1e9;
@@ -420,14 +361,11 @@ class Tiles {
  public:
   static constexpr int64_t kWidth = 4 * kLanes<T>;
 
-  explicit Tiles(const Models<T>& w) : w_(w) {
-    entries_ = room_for<T>(w.n * kWidth);
-    odd_ = room_for<T>(kWidth);
-  }
+  explicit Tiles(const Models<T>& w) : w_(w), rows_(4 * w.n), odd_(4) {}
 
   void copy(Range columns) {
     const int64_t count = (columns.size() + kLanes<T> - 1) / kLanes<T>;
-    std::fill(odd_.get(), odd_.get() + kWidth, T(0));
+    std::fill(odd_.begin(), odd_.end(), Row<T>{});
     for (int64_t k = 0; k < w_.n; ++k) {
       const T* x = w_.row(k) + columns.begin;
       for (int64_t t = 0; t < count; ++t) {
@@ -438,17 +376,17 @@ class Tiles {
         } else {
           for (int64_t l = 0; l < kLanes<T>; ++l) to[l] = x[t * kLanes<T> + std::min(l, last)];
         }
-        vector_at(odd_.get() + t * kLanes<T>) += vector_at(to) - vector_at(to);
+        vector_at(odd_[t].entries) += vector_at(to) - vector_at(to);
       }
     }
   }
-  T* tile(int64_t t) { return entries_.get() + t * w_.n * kLanes<T>; }
+  T* tile(int64_t t) { return rows_[t * w_.n].entries; }
   // For each column of a tile, 0 if it is finite and else NaN.
-  const T* odd(int64_t t) const { return odd_.get() + t * kLanes<T>; }
+  const T* odd(int64_t t) const { return odd_[t].entries; }
 
  private:
   const Models<T> w_;
-  Room<T> entries_, odd_;
+  std::vector<Row<T>> rows_, odd_;
 };
 
 // Calls solve(tile, odd, first column, lanes) for all tiles of the columns that this call covers.
@@ -881,127 +819,6 @@ void delta_medians(const Call& call) {  // W, a or nothing, δ, start or nothing
   call.output<int32_t>(1)[0] = int32_t(open);
 }
 
-// ---- gram_start: a point near the δ-geometric median of at most kFewModels models, by their Gram matrix
-
-// The row whose median distance to the others is smallest, judged by a few columns.
-template <class T>
-int64_t central_row(const Models<T>& w) {
-  const int64_t n = w.n, width = std::min<int64_t>(w.d, 32);
-  int64_t best = 0;
-  double least = INFINITY;
-  std::vector<double> square(n);
-  for (int64_t k = 0; k < n; ++k) {
-    std::fill(square.begin(), square.end(), 0.0);
-    for (int64_t part = 0; part < 4; ++part) {
-      const int64_t c = part * (w.d - width) / 3;
-      for (int64_t other = 0; other < n; ++other) {
-        for (int64_t j = c; j < c + width; ++j) {
-          const double away = double(w.row(k)[j]) - double(w.row(other)[j]);
-          square[other] += away * away;
-        }
-      }
-    }
-    std::nth_element(square.begin(), square.begin() + n / 2, square.end());
-    if (square[n / 2] < least) {
-      least = square[n / 2];
-      best = k;
-    }
-  }
-  return best;
-}
-
-// Adds the products (w_k − w_centre)·(w_l − w_centre) over some columns to `gram`.
-template <class T>
-void add_gram(const Models<T>& w, int64_t centre, Range columns, double* gram) {
-  constexpr int64_t kWidth = 512;
-  alignas(kVector) T away[kFewModels][kWidth];
-  for (int64_t c = columns.begin; c < columns.end; c += kWidth) {
-    const int64_t width = std::min(kWidth, columns.end - c);
-    for (int64_t k = 0; k < w.n; ++k) {
-      const T *x = w.row(k) + c, *middle = w.row(centre) + c;
-      for (int64_t j = 0; j < width; ++j) away[k][j] = x[j] - middle[j];
-      std::fill(away[k] + width, away[k] + kWidth, T(0));
-    }
-    for (int64_t k = 0; k < w.n; ++k) {
-      for (int64_t other = 0; other <= k; ++other) {
-        Vector<T> sums = {};
-        for (int64_t j = 0; j < kWidth; j += kLanes<T>) sums += load(away[k] + j) * load(away[other] + j);
-        double sum = 0;
-        for (int64_t l = 0; l < kLanes<T>; ++l) sum += sums[l];
-        gram[k * w.n + other] += sum;
-      }
-    }
-  }
-}
-
-// The models' shares in their δ-geometric median: reweighted means with a secant step, on the Gram
-// matrix alone. Models whose products overflow are so far away that they do not count here.
-template <class T>
-void shares_from_gram(double* gram, int64_t n, const T* a, double delta, T* shares) {
-  std::vector<double> p(n, 1.0 / double(n)), weight(n), step(n), step_before(n), p_before(n), to(n);
-  for (int64_t k = 0; k < n; ++k) {
-    weight[k] = gram[k * n + k] < 1e37 ? double(a[k]) : 0.0;
-    for (int64_t other = 0; other <= k; ++other) {
-      double& product = gram[k * n + other];
-      if (weight[k] == 0 || weight[other] == 0) product = 0;
-      gram[other * n + k] = product;
-    }
-  }
-  auto product = [&](const std::vector<double>& x, const std::vector<double>& y) {
-    double sum = 0;
-    for (int64_t k = 0; k < n; ++k) {
-      double row = 0;
-      for (int64_t other = 0; other < n; ++other) row += gram[k * n + other] * y[other];
-      sum += x[k] * row;
-    }
-    return sum;
-  };
-  for (int turn = 0; turn < 60; ++turn) {
-    double slope = 0, size = 0, total = 0;
-    for (int64_t k = 0; k < n; ++k) {
-      to[k] = 0;
-      for (int64_t other = 0; other < n; ++other) to[k] += gram[k * n + other] * p[other];
-      size += p[k] * to[k];
-    }
-    for (int64_t k = 0; k < n; ++k) {
-      const double r = std::sqrt(std::max(gram[k * n + k] - 2 * to[k] + size, 0.0));
-      step[k] = weight[k] / std::max(std::max(r, delta), 1e-300);
-      slope += step[k];
-      total += weight[k];
-    }
-    for (int64_t k = 0; k < n; ++k) step[k] = step[k] / slope - p[k];
-    const double left = product(step, step), typical = total / slope;
-    if (!(left > 1e-14 * typical * typical)) break;
-    double share = 0;
-    if (turn > 0) {
-      for (int64_t k = 0; k < n; ++k) to[k] = step[k] - step_before[k];
-      const double change = product(to, to);
-      share = change > 0 ? product(to, step) / change : 0;
-    }
-    for (int64_t k = 0; k < n; ++k) {
-      const double image = p[k] + step[k], image_before = p_before[k] + step_before[k];
-      p_before[k] = p[k];
-      step_before[k] = step[k];
-      p[k] = turn > 0 ? image - share * (image - image_before) : image;
-    }
-  }
-  for (int64_t k = 0; k < n; ++k) shares[k] = T(p[k]);
-}
-
-template <class T>
-void gram_start(const Call& call) {  // W, a, δ → a point near the δ-geometric median
-  const auto w = call.models<T>();
-  const int64_t n = w.n, centre = central_row(w), pieces = call.threads;
-  std::vector<double> grams(pieces * n * n, 0.0);
-  call.run(pieces, 4 * n * n * w.d, [&](int64_t i) {
-    add_gram(w, centre, Range{0, w.d}.piece(i, pieces), grams.data() + i * n * n);
-  });
-  for (int64_t i = n * n; i < pieces * n * n; ++i) grams[i % (n * n)] += grams[i];
-  T shares[kFewModels];
-  shares_from_gram(grams.data(), n, call.input<T>(1), double(*call.input<T>(2)), shares);
-  sum_rows(call, w, shares, {0, w.d}, call.output<T>(0));
-}
-
 // ---- incremental_medians: δ-medians of a W in which few rows change from call to call
 
 // The memory of one column: for every w in [low, high], the sum of clipped entries follows from two counts,
@@ -1056,42 +873,30 @@ struct Memory {
     }
   }
 
-  // The root within the interval; NaN if it is not there, or if rounding leaves a doubt.
+  // The root within the interval, by Newton's method; NaN if it is not there, or if there is a doubt.
   INLINE double root(int64_t j, double delta, double at) const {
     const T* list = values + j * kListed;
-    const int64_t size = listed[j];
-    const double beyond = up[j] - down[j];
-    double lower = low[j], upper = high[j], last_inside = -1, last_outside = 0, before = at;
-    at = std::min(std::max(at, lower), upper);
-    for (int pass = 0; pass < 40; ++pass) {
-      double pull = 0, inside = linear[j], outside = beyond;
-      for (int64_t i = 0; i < size; ++i) {
+    double last_inside = -1, last_outside = 0;
+    for (int pass = 0; pass < 20; ++pass) {
+      at = std::min(std::max(at, double(low[j])), double(high[j]));
+      double pull = linear_sum[j] - linear[j] * at, inside = linear[j], outside = up[j] - down[j];
+      for (int64_t i = 0; i < listed[j]; ++i) {
         const double away = double(list[i]) - at;
         const bool within = std::abs(away) < delta;
         pull += within ? away : 0.0;
         inside += within ? 1.0 : 0.0;
         outside += within ? 0.0 : away > 0 ? 1.0 : -1.0;
       }
-      const double total = linear_sum[j] - linear[j] * at + pull + delta * outside;
       // Entries just δ away, or none within δ: the root may be one of many, which needs all of W.
-      if (inside <= std::abs(outside) * (1 + 1e-6) + 1e-6) return NAN;
-      const double newton = at + total / inside;
-      const bool between = (newton - at) * (newton - before) <= 0;
-      const bool same = between && inside == last_inside && outside == last_outside;
-      if ((same || newton == at) && error[j] <= 1e-7 * inside * delta) {
+      if (inside <= std::abs(outside) * (1 + 1e-6) + 1e-6 || error[j] > 1e-7 * inside * delta) return NAN;
+      const double newton = at + (pull + delta * outside) / inside;
+      // The same entries are within δ as at the point before, so that the sum is linear in between.
+      if (newton == at || (inside == last_inside && outside == last_outside)) {
         return newton >= low[j] && newton <= high[j] ? newton : NAN;
       }
       last_inside = inside;
       last_outside = outside;
-      (total > 0 ? lower : upper) = at;
-      before = at;
-      if (newton > lower && newton < upper) {
-        at = newton;
-      } else if (newton >= high[j] ? at == high[j] : newton <= low[j] && at == low[j]) {
-        return NAN;
-      } else {
-        at = newton >= upper && upper == high[j] ? upper : newton <= lower && lower == low[j] ? lower : 0.5 * (lower + upper);
-      }
+      at = newton;
     }
     return NAN;
   }
@@ -1148,24 +953,24 @@ void incremental_medians(const Call& call) {
         memory.count(j, delta, now[j], 1);
       }
     }
-    Room<T> tile;
+    std::vector<Row<T>> tile;
     for (int64_t j = mine.begin; j < mine.end; ++j) {
       const double root = memory.listed[j] >= 0 ? memory.root(j, delta, start[j]) : NAN;
       out[j] = T(root);
       if (!std::isnan(root)) continue;
       // All of W is needed for this column.
-      if (!tile) tile = room_for<T>(n * kLanes<T>);
+      tile.resize(n);
       T odd = 0, found[kLanes<T>] = {};
       for (int64_t k = 0; k < n; ++k) {
         const T x = w.row(k)[j];
         odd += x - x;
-        vector_at(tile.get() + k * kLanes<T>) = Vector<T>{} + x;
+        vector_at(tile[k].entries) = Vector<T>{} + x;
       }
       out[j] = odd;
       if (odd != 0) continue;
-      open += delta_median_tile<T>(tile.get(), nullptr, sample, double(n), delta, start + j, 1, found);
+      open += delta_median_tile<T>(tile[0].entries, nullptr, sample, double(n), delta, start + j, 1, found);
       out[j] = found[0];
-      memory.fill(j, tile.get(), n, delta, double(found[0]));
+      memory.fill(j, tile[0].entries, n, delta, double(found[0]));
     }
   });
   call.output<int32_t>(1)[0] = int32_t(open);
@@ -1182,8 +987,8 @@ struct Kernel {
 
 #define KERNEL(name, covers_rows) {#name, covers_rows, name<float>, name<double>}
 constexpr Kernel kKernels[] = {
-    KERNEL(weighted_sum, false), KERNEL(pulls, true),       KERNEL(medians, false),
-    KERNEL(delta_medians, false), KERNEL(gram_start, false), KERNEL(incremental_medians, false),
+    KERNEL(weighted_sum, false), KERNEL(pulls, true), KERNEL(medians, false),
+    KERNEL(delta_medians, false), KERNEL(incremental_medians, false),
 };
 
 // Runs a kernel on the `size` rows or columns from `begin` on; returns false if there is no such kernel.

@@ -61,7 +61,7 @@ def test_an_update_finds_what_the_whole_of_w_gives(name, kind):
         rows = rng.choice(N, CHANGED, replace=False)
         before = w_local[rows]
         w_local[rows] = moves(kind, rng, rows, before)
-        found, memory = updated(aggregator, jnp.asarray(w_local), w, memory, rows, before)
+        found, memory = updated(aggregator, w_local.copy(), w, memory, rows, before)
         w = found.w
         if t % 10 < 8 and t > 4:
             continue

@@ -197,6 +197,20 @@ def cond(arrays: Any, yes: Any, if_true: Callable[[], Any], if_false: Callable[[
     return lax.cond(yes, if_true, if_false)
 
 
+def select(arrays: Any, yes: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
+    """Return one of two vectors: JAX computes both, because a conditional costs more than that."""
+    if isinstance(arrays, np.ndarray):
+        return if_true() if yes else if_false()
+    return jnp.where(yes, if_true(), if_false())
+
+
+def row(w_local: Any, k: Any) -> Any:
+    """Return row k of W, which XLA copies at once; indexing would look up entry by entry."""
+    if isinstance(w_local, np.ndarray):
+        return w_local[k]
+    return lax.dynamic_index_in_dim(w_local, k, keepdims=False)
+
+
 def _as(models: Any, given: Any) -> Any:
     """Return an array of the kind and type of the models."""
     if isinstance(models, np.ndarray):

@@ -5,34 +5,14 @@ from typing import Any, NamedTuple, final
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._types import Array, Matrix, Vector, namespace, settings
+from fedplus._check import is_concrete, require_number
+from fedplus._types import Array, Matrix, Vector, namespace, settings, static
 from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed, exact
 from fedplus.aggregation.cores import share_of
 
 MANY_MODELS = 4 * kernels.LISTED
 """From so many models on, a memory of each coordinate saves time."""
-
-
-@final
-@settings
-class CoordinateMedian(AbstractAggregator):
-    r"""The exact coordinatewise median (Yin et al., 2018).
-
-    .. math:: \operatorname{argmin}_w \tfrac1N \sum_k \|w_k - w\|_1
-
-    Where an interval minimises (an even number of parties, or weights that split in halves), it is the
-    midpoint, as in NumPy. With fewer than half of the weight arbitrarily far away the result stays
-    within the range of the rest.
-
-    Paper: eq. (CoMed); Table 1.
-    """
-
-    shows_non_finite = True
-
-    @override
-    def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        return exact(kernels.medians(w_local, weights, start))
 
 
 class ColumnMemory(NamedTuple):
@@ -54,19 +34,38 @@ class ColumnMemory(NamedTuple):
 
 @final
 @settings
-class DeltaCoordinateMedian(AbstractAggregator):
-    """The minimiser of the Moreau envelope of ψ = L1(δ): an exact root in each coordinate."""
+class CoordinateMedian(AbstractAggregator):
+    r"""The exact coordinatewise median (Yin et al., 2018) and, for δ > 0, the δ-coordinatewise median.
 
-    delta: float
+    .. math:: \operatorname{argmin}_w \tfrac1N \sum_k \|w_k - w\|_1
+
+    For δ > 0 it minimises the Moreau envelope of ψ = L1(δ) instead, which is a root of
+    Σ_k clip(w_k − w, −δ, δ) in each coordinate. An interval may minimise (an even number of parties, or
+    weights that split in halves). Then the median is its midpoint, as in NumPy, and the δ-median its
+    point nearest to the mean, where the paper's recursion stops. With fewer than half of the weight
+    arbitrarily far away the result stays within the range of the rest, or δ outside of it.
+
+    Args:
+        delta: δ ≥ 0, in parameter units.
+
+    Paper: eq. (CoMed); Table 1; eq. (aggregation_def) with ψ = L1(δ).
+    """
+
+    delta: float = static(default=0.0)
     shows_non_finite = True
+
+    def __post_init__(self) -> None:
+        require_number(self.delta, "CoordinateMedian.delta", least=0)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
+        if self._is_plain():
+            return exact(kernels.medians(w_local, weights, start))
         return _solved(*kernels.delta_medians(w_local, weights, self.delta, start))
 
     @override
     def init(self, w: Vector, parties: int, changed: int) -> Any:
-        few = changed * 8 <= parties and parties >= MANY_MODELS
+        few = changed * 8 <= parties and parties >= MANY_MODELS and not self._is_plain()
         if not (few and kernels.available() and w.dtype == jnp.float32):
             return ()
         d = share_of(w.size, parties * w.size).size
@@ -83,6 +82,10 @@ class DeltaCoordinateMedian(AbstractAggregator):
             w_local, changed.rows, changed.before, self.delta, start, memory
         )
         return _solved(w, missed), ColumnMemory(*after)
+
+    def _is_plain(self) -> bool:
+        """Return whether δ is 0; a traced δ is not."""
+        return is_concrete(self.delta) and bool(self.delta == 0)
 
 
 def _solved(w: Vector, missed: Array) -> Aggregate:

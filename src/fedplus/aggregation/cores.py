@@ -17,6 +17,8 @@ from fedplus._types import Array, Matrix
 
 MIN_SHARED_ENTRIES = 2**20
 """Entries of W from which a shared pass saves more time than waiting for the other cores costs."""
+MIN_SHARED = 64
+"""Rows or columns from which this holds: sums over few rows take longer to exchange than to compute."""
 
 
 class _Cores(NamedTuple):
@@ -68,7 +70,7 @@ class Share(NamedTuple):
 
     def combine(self, found: Sequence[Array], kinds: Sequence[str]) -> tuple[Array, ...]:
         """Gather "columns" and add up "rows", "sum" and "count" over the cores, with few exchanges."""
-        if self.axis is None or "whole" in kinds:
+        if self.axis is None:
             return tuple(found)
         if "columns" not in kinds:
             sizes = np.cumsum([x.size for x in found])[:-1]
@@ -79,7 +81,7 @@ class Share(NamedTuple):
 
 def share_of(total: int, entries: int) -> Share:
     """Return this core's share of ``total`` rows or columns of a W with so many entries."""
-    cores = None if entries < MIN_SHARED_ENTRIES else _CORES.get()
+    cores = _CORES.get() if total >= MIN_SHARED and entries >= MIN_SHARED_ENTRIES else None
     if cores is None:
         return Share(total, 0, total, None)
     size = -(-total // cores.number)
@@ -88,7 +90,7 @@ def share_of(total: int, entries: int) -> Share:
 
 def agreed(flags: Array, w_local: Matrix) -> Array:
     """Return the first core's flags on all cores, which must take the same branches."""
-    axis = share_of(1, w_local.size).axis
+    axis = share_of(len(w_local), w_local.size).axis
     if axis is None:
         return flags
     every: Array = lax.all_gather(flags, axis)

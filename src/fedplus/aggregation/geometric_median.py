@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from typing_extensions import override
 
-from fedplus._types import Array, Matrix, Vector, epsilon, namespace, settings
+from fedplus._check import require_number
+from fedplus._types import Array, Matrix, Vector, epsilon, namespace, settings, static
 from fedplus.aggregation import kernels
 from fedplus.aggregation.base import (
     AbstractAggregator,
@@ -22,86 +23,63 @@ from fedplus.aggregation.base import (
     Changed,
     cond,
     fori_loop,
+    row,
+    select,
     while_loop,
 )
-from fedplus.aggregation.coordinate_median import CoordinateMedian, DeltaCoordinateMedian
+from fedplus.aggregation.coordinate_median import CoordinateMedian
 from fedplus.aggregation.cores import agreed
 
 MOST_ITERATIONS = 300
 LINE_SEARCH_AFTER = 12
 """Iterations after which each step is a search along a line."""
 STEP = {4: 1e-6, 8: 1e-11}
-"""The longest step, in median distances of the models, at which the iteration may stop, by bytes of a number."""
+"""The longest step at which the iteration may stop, relative to the median distance of the models from
+w; by the number of bytes of an entry."""
 ACCURACY = 1e-5
 """How near the minimiser w must be, or f(w)/Σ a_k to its minimum, relative to the same distance."""
-SAMPLE_ROWS, SAMPLE_COLUMNS, STRETCHES = 15, 32, 8
-"""How much of W is looked at to find a start: rows, columns, and stretches of twice as many columns."""
+SAMPLE_ROWS, SAMPLE_COLUMNS = 15, 64
+"""How much of W is looked at to find a start, and to see whether models may lie on one line."""
 
 
 @final
 @settings
 class GeometricMedian(AbstractAggregator):
-    r"""The geometric median, as robust federated aggregation uses it (RFA, Pillutla et al., 2019).
+    r"""The geometric median (RFA, Pillutla et al., 2019) and, for δ > 0, the δ-geometric median.
 
     .. math:: \operatorname{argmin}_w \tfrac1N \sum_k \|w_k - w\|_2
 
-    With fewer than half of the weight arbitrarily far away the result stays bounded. Where all models
-    lie on one line and an interval of it minimises, it is the midpoint of the interval.
+    For δ > 0 the distance is replaced by the Moreau envelope of ψ = L2(δ), divided by δ. With fewer than
+    half of the weight arbitrarily far away the result stays bounded. Where all models lie on one line, an
+    interval of it may minimise; then the result is the point of it that ``CoordinateMedian`` documents.
 
-    Paper: Section "Robust Aggregation"; Table 1.
+    Args:
+        delta: δ ≥ 0, in parameter units.
+
+    Paper: Section "Robust Aggregation"; Table 1; eq. (aggregation_def) with ψ = L2(δ).
     """
 
+    delta: float = static(default=0.0)
     shows_non_finite = True
 
-    @override
-    def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        return DeltaGeometricMedian(0.0).solve(w_local, weights, start)
-
-    @override
-    def init(self, w: Vector, parties: int, changed: int) -> Any:
-        return DeltaGeometricMedian(0.0).init(w, parties, changed)
-
-    @override
-    def follow(
-        self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
-    ) -> tuple[Aggregate, Any]:
-        return DeltaGeometricMedian(0.0).follow(w_local, start, memory, changed)
-
-
-@final
-@settings
-class DeltaGeometricMedian(AbstractAggregator):
-    """The minimiser of the Moreau envelope of ψ = L2(δ); δ = 0: the geometric median.
-
-    Where all models lie on one line, an interval may minimise; then the result is the point that the
-    one-dimensional medians return.
-    """
-
-    delta: float
-    shows_non_finite = True
+    def __post_init__(self) -> None:
+        require_number(self.delta, "GeometricMedian.delta", least=0)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         if w_local.shape[1] == 1:
-            return _in_one_dimension(w_local, weights, self.delta)
+            return CoordinateMedian(self.delta).solve(w_local, weights, None)
         each = kernels.each_weight(w_local, weights)
         each = each / each.max()
 
         def search() -> Aggregate:
-            w = kernels.gram_start(w_local, each, self.delta)
-            good = w is not None or start is not None
-            if w is None:
-                w = _begin(w_local, each, self.delta) if start is None else start
-            here = _evaluate(w_local, each, self.delta, w)
-            return _search(w_local, each, self.delta, here, certifiable=good)[0]
+            w = _begin(w_local, each, self.delta) if start is None else start
+            return _search(w_local, each, self.delta, _evaluate(w_local, each, self.delta, w))[0]
 
         def search_line() -> Aggregate:
-            origin, direction, along, collinear = _line(w_local)
-
-            def on_it() -> Aggregate:
-                return _on_a_line(origin, direction, along, weights, self.delta)
-
-            return cond(w_local, collinear, on_it, search)  # type: ignore[no-any-return]
+            line = _line(w_local)
+            on_it = lambda: _on_a_line(line, weights, self.delta)  # noqa: E731
+            return cond(w_local, line.holds_all, on_it, search)  # type: ignore[no-any-return]
 
         found: Aggregate = cond(w_local, _may_be_collinear(w_local), search_line, search)
         return found
@@ -130,7 +108,7 @@ class DeltaGeometricMedian(AbstractAggregator):
         now, after = kernels.pulls(w_local[changed.rows], ones, delta, w)
         pull = jnp.where(known, pull + (after - before), 0)
         first = _evaluation(w_local, each, delta, w, r.at[changed.rows].set(now), pull)
-        found, last = _search(w_local, each, delta, first, certifiable=False)
+        found, last = _search(w_local, each, delta, first)
         return found, (last.w, last.r, last.pull)
 
 
@@ -151,10 +129,14 @@ class Evaluation(NamedTuple):
     proposal: Vector
     """(d,): where to go from w: to the reweighted mean w + pull / slope, or as ``_beside`` says."""
 
+    @property
+    def step(self) -> Any:
+        """The way from w to the proposal."""
+        return self.proposal - self.w
+
 
 def _evaluate(w_local: Matrix, weights: Vector, delta: Any, w: Vector) -> Evaluation:
-    r, pull = kernels.pulls(w_local, weights, delta, w)
-    return _evaluation(w_local, weights, delta, w, r, pull)
+    return _evaluation(w_local, weights, delta, w, *kernels.pulls(w_local, weights, delta, w))
 
 
 def _evaluation(
@@ -162,17 +144,16 @@ def _evaluation(
 ) -> Evaluation:
     xp = namespace(r)
     q = _reweighted(r, weights, delta)
-    slope = xp.sum(q)
+    slope = q.sum()
     slope = xp.where(slope > 0, slope, 1)
-    nearest = xp.argmin(r)
+    nearest = r.argmin()
     as_near = r <= r[nearest] * (1 + 1e-5)  # These count as one.
-    others = xp.sum(xp.where(as_near, 0, q))
-    reach = xp.maximum(r[nearest], delta)
-    dominated = (2 * others <= slope) | (reach == 0)
-    held = xp.vdot(weights, as_near.astype(weights.dtype))
-    proposal = cond(
+    others = xp.where(as_near, 0, q).sum()
+    dominated = ((2 * others <= slope) & (others > 0)) | (xp.maximum(r[nearest], delta) == 0)
+    proposal = select(
         w_local, dominated & (r[nearest] >= delta),
-        lambda: _beside(w, pull, w_local[nearest], others, held), lambda: w + pull / slope,
+        lambda: _beside(w, pull, row(w_local, nearest), others, xp.vdot(weights, as_near)),
+        lambda: w + pull / slope,
     )  # fmt: skip
     return Evaluation(w, r, pull, slope, nearest, dominated, proposal)
 
@@ -180,7 +161,7 @@ def _evaluation(
 def _beside(w: Vector, pull: Vector, place: Vector, others: Any, held: Any) -> Any:
     """Return the minimiser of one model's own term and of the quadratic that bounds the others'.
 
-    It is closer to the minimum than w; it may be the model itself (Vardi and Zhang, 2000).
+    It may be the model itself (Vardi and Zhang, 2000).
 
     Args:
         w: Where the pulls are known.
@@ -213,6 +194,8 @@ class _State(NamedTuple):
     """The point before, for the secant."""
     secant: Array
     """Whether ``before`` is of use."""
+    astray: Array
+    """Whether a secant step led away, so that the proposal of ``before`` is taken instead."""
     left: Array
     """‖·‖₂ of the step of a reweighted mean."""
     iterations: Array
@@ -220,19 +203,12 @@ class _State(NamedTuple):
 
 
 def _search(
-    w_local: Matrix, weights: Vector, delta: Any, first: Evaluation, certifiable: bool = True
+    w_local: Matrix, weights: Vector, delta: Any, first: Evaluation
 ) -> tuple[Aggregate, Evaluation]:
-    """Iterate from what is known at one point until w is certified.
-
-    ``certifiable``: False if ``first`` is not good enough to be accepted, or not the result of a pass
-    over all of W.
-    """
+    """Iterate from one point, which need not be the result of a pass, until w is certified."""
     xp = namespace(w_local)
     no, one = xp.asarray(False), xp.asarray(1, xp.int32)
-    left, converged = xp.asarray(xp.inf, w_local.dtype), no
-    if certifiable:
-        left, converged, _ = _certify(w_local, first, weights, delta)
-    begin = _State(first, first, no, left, one, agreed(converged, w_local))
+    begin = _State(first, first, no, no, xp.asarray(xp.inf, w_local.dtype), one, no)
 
     def go_on(s: _State) -> Any:
         return ~s.converged & (s.iterations < MOST_ITERATIONS)
@@ -241,30 +217,32 @@ def _search(
         here, before = s.here, s.before
 
         def by_secant() -> Any:
-            step = here.slope * (here.proposal - here.w)
-            turned = step - here.slope * (before.proposal - before.w)
+            step = here.slope * here.step
+            turned = step - here.slope * before.step
             square = xp.vdot(turned, turned)
             share = xp.vdot(turned, step) / xp.where(square > 0, square, 1)
             return here.proposal - share * (here.proposal - before.proposal)
 
         def ahead() -> Any:
-            return cond(w_local, s.secant, by_secant, lambda: here.proposal)
+            return select(w_local, s.secant, by_secant, by_step)
+
+        def by_step() -> Any:
+            return xp.where(s.astray, before.proposal, here.proposal)
 
         slow = s.iterations > LINE_SEARCH_AFTER
         w = cond(w_local, slow, lambda: _line_search(w_local, weights, delta, here, before), ahead)
         now = _evaluate(w_local, weights, delta, w)
-        left, converged, finite = _certify(w_local, now, weights, delta)
-        # A secant step that leads astray is taken back.
-        astray = ~converged & s.secant & ~(finite & (left <= 2 * s.left))
+        left, converged = _certify(w_local, now, weights, delta)
+        astray = s.secant & ~(left <= 2 * s.left)
         converged, astray = agreed(xp.stack([converged, astray]), w_local)
-        kept = cond(w_local, astray, lambda: here, lambda: now)
+        secant = ~(astray | s.astray) & (now.dominated == here.dominated)
+        secant = secant & (s.iterations < LINE_SEARCH_AFTER)
         left = xp.where(astray, s.left, left)
-        secant = ~astray & (now.dominated == here.dominated) & (s.iterations < LINE_SEARCH_AFTER)
-        return _State(kept, here, secant, left, s.iterations + 1, converged)
+        return _State(now, here, secant, astray, left, s.iterations + 1, converged)
 
     last = while_loop(w_local, go_on, turn, begin)
     # The residual of the paper's recursion, which moves w by δ times the mean pull.
-    left = xp.where(delta > 0, delta * _norm(last.here.pull) / xp.sum(weights), last.left)
+    left = xp.where(delta > 0, delta * _norm(last.here.pull) / weights.sum(), last.left)
     found = Aggregate(last.here.w, last.iterations, left.astype(w_local.dtype), last.converged)
     return found, last.here
 
@@ -278,8 +256,8 @@ def _line_search(
     lie nearly on one line or in pairs, where other steps creep.
     """
     xp = namespace(w_local)
-    step, last = here.slope * (here.proposal - here.w), here.slope * (here.w - before.w)
-    turned = step - here.slope * (before.proposal - before.w)
+    step, last = here.slope * here.step, here.slope * (here.w - before.w)
+    turned = step - here.slope * before.step
     change = xp.vdot(last, turned)
     step = step - xp.where(change != 0, xp.vdot(step, turned) / change, 0) * last
     length = _norm(step)
@@ -299,10 +277,8 @@ def _line_search(
     return here.w + (0.5 * low + 0.5 * high) * step
 
 
-def _certify(
-    w_local: Matrix, here: Evaluation, weights: Vector, delta: Any
-) -> tuple[Any, Any, Any]:
-    """Return the length of the step, whether w is proven to be near enough, and if all is finite.
+def _certify(w_local: Matrix, here: Evaluation, weights: Vector, delta: Any) -> tuple[Any, Any]:
+    """Return the length of the step, and whether w is proven to be near enough.
 
     Let g be the gradient of f at w, A = Σ a_k and s the median distance of the models from w. One of
     these must hold:
@@ -312,74 +288,42 @@ def _certify(
     - More than half of the weight, a share α, is within ρ = 3s of w. Then the minimiser is within
       L = α (2ρ + δ/2) / (2α − 1), since f is no larger there and h is 1-Lipschitz, and ‖g‖ L bounds how
       much larger f is at w.
-    - w is at or beside a model, which bounds the minimum from below (see ``_beside_bound``).
-
-    Models at w itself resist any pull up to their weight, unless δ is large enough to be seen.
+    - Models within a tiny τ of w, of weight b together, resist the pull g' of all others: ‖g'‖ ≤ b.
+      Farther than 2τb / (b − ‖g'‖) from w, f is larger than at w.
     """
     xp = namespace(here.w)
-    r, eps = here.r, epsilon(here.w)
-
-    def weight(which: Any) -> Any:
-        return xp.vdot(weights, which.astype(weights.dtype))
-
-    total = xp.sum(weights)
+    r, eps, longest = here.r, epsilon(here.w), STEP[here.w.dtype.itemsize]
+    total, size = weights.sum(), _norm(here.pull)
     # Rounding moves w only in the columns in which models differ.
-    rounding = 2 * eps * _norm(xp.where(here.pull != 0, here.w, 0))
-    spread = _typical(r, weights)
-    size = _norm(here.pull)
+    rounding = 2 * eps * _norm(here.w * (here.pull != 0))
+    spread = kernels.medians(r[:, None], weights)[0]
     q = _reweighted(r, weights, delta)
     # The slope without models so near that rounding decides in which direction they pull.
-    firm = xp.sum(xp.where(r >= 0.01 * spread, q, 0))
-    resisted = weight((r == 0) & (delta <= rounding))
+    firm = xp.vdot(q, r >= 0.01 * spread)
     # Rounding of w moves the gradient as a step of that length does, and each pull is rounded, too.
-    gradient = xp.maximum(size - rounding * firm - 4 * eps * xp.vdot(q, r) - resisted, 0)
-    springs = xp.where(delta > 0, weight(r <= 0.95 * delta) / xp.where(delta > 0, delta, 1), 0)
+    noise = rounding * firm + 4 * eps * xp.vdot(q, r)
+    gradient = xp.maximum(size - noise, 0)
+    springs = xp.vdot(weights, r <= 0.95 * delta) / xp.where(delta > 0, delta, 1)
+    springs = xp.where(delta > 0, springs, 0)
     distance = xp.maximum(gradient / xp.where(springs > 0, springs, 1) - rounding, 0)
-    near = (springs > 0) & (
-        distance <= xp.minimum(0.05 * delta, STEP[here.w.dtype.itemsize] * spread)
-    )
-    share = weight(r <= 3 * spread) / total
+    near = (springs > 0) & (distance <= xp.minimum(0.05 * delta, longest * spread))
+    share = xp.vdot(weights, r <= 3 * spread) / total
     within = share * (6 * spread + 0.5 * delta) / xp.where(share > 0.5, 2 * share - 1, 1)
     low = (share > 0.5) & (delta <= spread) & (gradient / total * within <= ACCURACY * spread)
-    low = low & (gradient <= STEP[here.w.dtype.itemsize] * spread * firm)
-    finite = xp.isfinite(xp.sum(r)) & xp.isfinite(size)
+    low = low & (gradient <= longest * spread * firm)
+    at_w = xp.maximum(r, delta) <= 0.2 * ACCURACY * spread + rounding
+
+    def resisted() -> Any:
+        held, tau = xp.vdot(weights, at_w), xp.max(xp.where(at_w, r, 0))
+        far = xp.where(at_w, 0, q)
+        others = _norm(far @ w_local - far.sum() * here.w)
+        allowed = ACCURACY * spread + rounding
+        return 2 * (tau + delta) * held <= allowed * (held - others) + allowed * noise
+
+    finite = xp.isfinite(r.sum()) & xp.isfinite(size)
     sure = near | low | (gradient == 0)
-
-    def beside() -> tuple[Any, Any]:
-        moves = _norm(here.proposal - here.w)
-        bound = _beside_bound(w_local, here, weights, delta, size)
-        return moves, (bound <= ACCURACY * spread * total) & (
-            moves <= STEP[here.w.dtype.itemsize] * spread + rounding
-        )
-
-    plain = size / here.slope
-    left, beside_it = cond(w_local, here.dominated, beside, lambda: (plain, xp.asarray(False)))
-    return left, (sure | beside_it) & finite, finite
-
-
-def _beside_bound(w_local: Matrix, here: Evaluation, weights: Vector, delta: Any, size: Any) -> Any:
-    """Bound how much larger f is at w than at its minimum, by duality, with w beside a model.
-
-    For any y_k with ‖y_k‖ ≤ a_k and Σ y_k = 0, f is at least Σ_k y_k·(w_k − w) − δ‖y_k‖²/2a_k. The y_k
-    of all other models are their pulls, and that of the nearest model balances them. All are scaled if
-    that one is too long.
-    """
-    xp = namespace(here.w)
-    r = here.r[here.nearest]
-    reach = xp.maximum(r, delta)
-    there = xp.vdot(weights, (here.r == 0).astype(weights.dtype))
-    own = xp.where(r == 0, there, weights[here.nearest])
-    part = xp.where(reach > 0, own / xp.where(reach > 0, reach, 1), 0)
-    along = xp.vdot(here.pull, w_local[here.nearest] - here.w)
-    square = size * size - 2 * part * along + (part * r) ** 2
-    length = xp.sqrt(xp.maximum(square, 0)) / own
-    excess = xp.maximum(length, 1)
-    value = xp.where(r >= delta, r - 0.5 * delta, 0.5 * r * r / xp.where(delta > 0, delta, 1))
-    balanced = (along - part * r * r) / excess
-    return (
-        own * (value + 0.5 * delta * xp.minimum(length, 1) ** 2)
-        + balanced + (1 - 1 / excess) * xp.vdot(weights, here.r)
-    )  # fmt: skip
+    sure = cond(w_local, ~sure & xp.any(at_w), resisted, lambda: sure)
+    return _norm(here.step), sure & finite
 
 
 def _norm(x: Vector) -> Any:
@@ -392,27 +336,15 @@ def _norm(x: Vector) -> Any:
     return largest * xp.sqrt(xp.sum(scaled * scaled))
 
 
-def _typical(r: Vector, weights: Vector) -> Any:
-    """Return the weighted median distance."""
-    return kernels.medians(r[:, None], weights)[0]
-
-
-def _begin(w_local: Matrix, weights: Vector, delta: Any) -> Vector:
+def _begin(w_local: Matrix, weights: Vector, delta: Any) -> Any:
     """Return a point near the median: a mean that is reweighted by distances in some of the columns."""
     xp = namespace(w_local)
-    n, d = w_local.shape
-    width = 2 * SAMPLE_COLUMNS
-    some = w_local
-    if d > STRETCHES * width:
-        starts = _some(d - width, STRETCHES)
-        some = xp.concatenate([w_local[:, c : c + width] for c in starts], axis=1)
-    delta = delta * (some.shape[1] / d) ** 0.5
-    w = kernels.medians(some[_some(n, SAMPLE_ROWS)], None)
-    for _ in range(3):
-        w = _evaluate(some, weights, delta, w).proposal
-    r, _ = kernels.pulls(some, weights, delta, w)
+    some = w_local[:, _some(w_local.shape[1], SAMPLE_COLUMNS)]
+    some = xp.ascontiguousarray(some) if xp is np else some
+    delta = delta * (some.shape[1] / w_local.shape[1]) ** 0.5
+    r, _ = kernels.pulls(some, weights, delta, kernels.medians(some, None))
     q = _reweighted(r, weights, delta)
-    return kernels.weighted_sum(w_local, q / xp.sum(q))  # type: ignore[no-any-return]
+    return kernels.weighted_sum(w_local, q / q.sum())
 
 
 def _some(total: int, count: int) -> Any:
@@ -424,10 +356,13 @@ def _some(total: int, count: int) -> Any:
 # ---- Models on one line, where the minimisers may form an interval
 
 
-def _in_one_dimension(w_local: Matrix, weights: Vector | None, delta: Any) -> Aggregate:
-    known_zero = isinstance(delta, float) and delta == 0
-    median = CoordinateMedian() if known_zero else DeltaCoordinateMedian(delta)
-    return median.solve(w_local, weights, None)
+class _Line(NamedTuple):
+    origin: Vector
+    direction: Vector
+    along: Vector
+    """(N,): where on the line each model is nearest, in units of ``direction``."""
+    holds_all: Array
+    """Whether all models lie on it, up to their rounding."""
 
 
 def _may_be_collinear(w_local: Matrix) -> Any:
@@ -436,55 +371,44 @@ def _may_be_collinear(w_local: Matrix) -> Any:
     n, d = w_local.shape
     some = w_local[_some(n, SAMPLE_ROWS), :: max(d // SAMPLE_COLUMNS, 1)]
     steps = some[1:] - some[:-1]
-    squares = xp.sum(steps * steps, axis=1)
-    products = xp.sum(steps[1:] * steps[:-1], axis=1)
+    squares = (steps * steps).sum(axis=1)
+    products = (steps[1:] * steps[:-1]).sum(axis=1)
     both = squares[1:] * squares[:-1]
     return ~xp.any(both - products * products > 1e-3 * both)  # True if squares overflow.
 
 
-def _line(w_local: Matrix) -> tuple[Any, Any, Any, Any]:
-    """Fit a line through a model amid the others and the one farthest from it.
-
-    Returns:
-        A point of the line, its direction, where on it each model is nearest, and whether all models
-        lie on it up to their rounding.
-    """
+def _line(w_local: Matrix) -> _Line:
+    """Fit a line through a model amid the others and the one farthest from it."""
     xp = namespace(w_local)
-    sample = w_local[:, _some(w_local.shape[1], SAMPLE_COLUMNS)]
-    middle = kernels.medians(xp.ascontiguousarray(sample) if xp is np else sample, None)
-    origin = w_local[xp.argmin(xp.max(xp.abs(sample - middle), axis=1))]
-    size_of = xp.max(xp.abs(origin))
+    middle = kernels.medians(w_local, None)
 
-    def reach(models: Any) -> Any:
-        return xp.max(xp.abs(models - origin), axis=-1)
+    def each(function: Any) -> Any:  # Model by model, because all at once would be another W.
+        return function(w_local) if xp is np else jax.lax.map(function, w_local)
+
+    def largest(x: Any) -> Any:
+        return xp.max(xp.abs(x), axis=-1)
 
     def place(models: Any) -> tuple[Any, Any]:
         away = (models - origin) / unit
         along = xp.sum(away * scaled, axis=-1) / xp.where(square > 0, square, 1)
-        off = xp.max(xp.abs(away - along[..., None] * scaled), axis=-1) * unit
-        return along, off <= 16 * epsilon(away) * (xp.max(xp.abs(models), axis=-1) + size_of)
+        off = largest(away - along[..., None] * scaled) * unit
+        return along, off <= 16 * epsilon(away) * (largest(models) + largest(origin))
 
-    def each(function: Any) -> Any:  # Model by model, where all at once would be another W.
-        at_once = xp is np or w_local.shape[1] <= SAMPLE_COLUMNS
-        return function(w_local) if at_once else jax.lax.map(function, w_local)
-
-    direction = w_local[xp.argmax(each(reach))] - origin
-    largest = xp.max(xp.abs(direction))
-    unit = xp.where(largest > 0, largest, 1)
+    origin = row(w_local, each(lambda models: largest(models - middle)).argmin())
+    direction = row(w_local, each(lambda models: largest(models - origin)).argmax()) - origin
+    unit = largest(direction)
+    unit = xp.where(unit > 0, unit, 1)
     scaled = direction / unit
     square = xp.sum(scaled * scaled)
     along, on_it = each(place)
-    return origin, direction, along, xp.all(on_it)
+    return _Line(origin, direction, along, xp.all(on_it))
 
 
-def _on_a_line(
-    origin: Vector, direction: Vector, along: Vector, weights: Vector | None, delta: Any
-) -> Aggregate:
-    xp = namespace(origin)
-    length = _norm(direction)
-    column = (along * length)[:, None]
-    found = _in_one_dimension(xp.ascontiguousarray(column) if xp is np else column, weights, delta)
-    w = origin + (found.w[0] / xp.where(length > 0, length, 1)) * direction
-    one = xp.asarray(1, xp.int32)
+def _on_a_line(line: _Line, weights: Vector | None, delta: Any) -> Aggregate:
+    """Return the median of models on one line, by their places on it."""
+    xp = namespace(line.origin)
+    length = _norm(line.direction)
+    found = CoordinateMedian(delta).solve((line.along * length)[:, None], weights, None)
+    w = line.origin + (found.w[0] / xp.where(length > 0, length, 1)) * line.direction
     residual = xp.asarray(found.residual, w.dtype)
-    return Aggregate(w, one, residual, xp.asarray(found.converged))
+    return Aggregate(w, xp.asarray(1, xp.int32), residual, xp.asarray(found.converged))

@@ -35,10 +35,8 @@ from fedplus.aggregation import jax_kernels
 from fedplus.aggregation.cores import Share, share_of
 
 LIBRARY = Path(__file__).with_name("_kernels.so")
-FEW = 16
-"""Models up to which ``gram_start`` begins a geometric median; kFewModels in ``csrc/kernels.cc``."""
 LISTED = 48
-"""Entries that the memory of ``incremental_medians`` lists per column; kListed there."""
+"""Entries per column that the memory of ``incremental_medians`` lists; kListed in ``csrc/kernels.cc``."""
 
 _ENABLED: ContextVar[bool] = ContextVar("kernels", default=True)
 
@@ -202,21 +200,6 @@ def delta_medians(
     return w, missed[0]
 
 
-def gram_start(w_local: Any, weights: Any, delta: Any) -> Any | None:
-    """Return a point near the δ-geometric median of at most ``FEW`` models; None without kernels.
-
-    On a GPU it is the coordinatewise median.
-    """
-    if len(w_local) > FEW or not (isinstance(w_local, np.ndarray) or available()):
-        return None
-
-    def in_jax(w_local: Matrix, weights: Vector, delta: Array) -> Vector:
-        return jax_kernels.medians(w_local, weights)
-
-    inputs = [weights, _scalar(delta, w_local)]
-    return _run("gram_start", in_jax, w_local, inputs, ["whole"])[0]
-
-
 def incremental_medians(
     w_local: Matrix, rows: Array, before: Matrix, delta: Any, start: Vector, memory: tuple[Any, ...]
 ) -> tuple[Vector, Array, tuple[Any, ...]]:
@@ -259,14 +242,13 @@ def _run(
         w_local: W.
         inputs: Its other arguments, arrays or None.
         outputs: What it returns: "columns" (d,), of which cores that share the pass find a part each;
-            "rows" (N,), "sum" (d,) and "count" (1,), which are added over these cores; "whole" (d,).
+            "rows" (N,), "sum" (d,) and "count" (1,), which are added over these cores.
     """
     if isinstance(w_local, np.ndarray):
         return _run_numpy(name, w_local, inputs, outputs)
 
     def kernel(w_local: Matrix, *given: Array) -> tuple[Array, ...]:
-        over = 0 if "rows" in outputs else 1
-        share = share_of(1 if outputs[0] == "whole" else w_local.shape[over], w_local.size)
+        share = share_of(w_local.shape[0 if "rows" in outputs else 1], w_local.size)
         return share.combine(_call(name, share, w_local, given, outputs), outputs)
 
     def plain(w_local: Matrix, *given: Array) -> tuple[Array, ...]:

@@ -1,6 +1,7 @@
 """The paper's 𝒜 for any ψ: one table from ψ to its solver."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple, final
 
 import jax.numpy as jnp
@@ -11,8 +12,8 @@ from fedplus._check import require
 from fedplus._types import Array, Matrix, Vector, epsilon, namespace, settings
 from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed
-from fedplus.aggregation.coordinate_median import DeltaCoordinateMedian
-from fedplus.aggregation.geometric_median import DeltaGeometricMedian
+from fedplus.aggregation.coordinate_median import CoordinateMedian
+from fedplus.aggregation.geometric_median import GeometricMedian
 from fedplus.aggregation.mean import Mean
 from fedplus.aggregation.recursion import move
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
@@ -53,7 +54,7 @@ class Moreau(AbstractAggregator):
         """Whether a non-finite entry of W always makes w̃ non-finite."""
         return self.solver.shows_non_finite
 
-    @property
+    @cached_property
     def solver(self) -> AbstractAggregator:
         """The aggregator that minimises the envelope of this ψ."""
         return SOLVERS.get(type(self.psi), AcceleratedRecursion)(self.psi)
@@ -167,8 +168,8 @@ SOLVERS: dict[type, Callable[[Any], AbstractAggregator]] = {
     Zero: lambda psi: Mean(),
     Anchor: lambda psi: Mean(),
     Quadratic: lambda psi: Mean(),
-    L2: lambda psi: DeltaGeometricMedian(psi.delta),
-    L1: lambda psi: DeltaCoordinateMedian(psi.delta),
+    L2: lambda psi: GeometricMedian(psi.delta),
+    L1: lambda psi: CoordinateMedian(psi.delta),
     Blocks: BlockSolver,
 }
 """The solver of each ψ; a ψ that is not here is minimised by ``AcceleratedRecursion``."""
