@@ -11,12 +11,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <condition_variable>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -107,27 +105,20 @@ struct Call {
   // chunks as well and only waits for chunks that somebody has begun, so a busy pool delays nothing.
   template <class F>
   void run(int64_t chunks, int64_t operations, const F& body) const {
-    const int64_t helpers = operations < kOneThread ? 0 : std::min(threads, chunks) - 1;
+    const int64_t least = xla != nullptr ? kOneThread : 8 * kOneThread;  // It takes longer to start a thread.
+    const int64_t helpers = operations < least ? 0 : std::min(threads, chunks) - 1;
     if (helpers <= 0) {
       WithSubnormals here;
       for (int64_t i = 0; i < chunks; ++i) body(i);
       return;
     }
-    struct Shared {
+    struct Progress {
       std::atomic<int64_t> next{0}, done{0};
-      std::mutex mutex;
-      std::condition_variable finished;
     };
-    auto shared = std::make_shared<Shared>();
-    auto work = [shared, chunks, &body] {
+    auto progress = std::make_shared<Progress>();  // A helper may begin after all is done.
+    auto work = [progress, chunks, &body] {
       WithSubnormals here;
-      for (int64_t i = shared->next++; i < chunks; i = shared->next++) {
-        body(i);
-        if (++shared->done == chunks) {
-          std::lock_guard<std::mutex> lock(shared->mutex);
-          shared->finished.notify_all();
-        }
-      }
+      for (int64_t i = progress->next++; i < chunks; i = progress->next++, ++progress->done) body(i);
     };
     std::vector<std::thread> own;
     for (int64_t t = 0; t < helpers; ++t) {
@@ -141,10 +132,7 @@ struct Call {
       }
     }
     work();
-    for (int spin = 0; spin < 2000 && shared->done != chunks; ++spin) std::this_thread::yield();
-    std::unique_lock<std::mutex> lock(shared->mutex);
-    shared->finished.wait(lock, [&] { return shared->done == chunks; });
-    lock.unlock();
+    while (progress->done < chunks) std::this_thread::yield();
     for (auto& thread : own) thread.join();
   }
 };
@@ -272,22 +260,19 @@ double careful_distance(const T* x, const T* at, int64_t d) {
 // Distances of four rows, which share what is read of `at`.
 template <class T>
 INLINE void distances(const T* const* x, const T* at, int64_t d, double* r) {
-  double squares[4] = {};
   const T *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3];
+  double squares[4] = {};
   for (int64_t c = 0; c < d; c += kTile) {
     T s0 = 0, s1 = 0, s2 = 0, s3 = 0;
 #pragma omp simd reduction(+ : s0, s1, s2, s3)
     for (int64_t j = c; j < std::min(c + kTile, d); ++j) {
-      const T a0 = x0[j] - at[j], a1 = x1[j] - at[j], a2 = x2[j] - at[j], a3 = x3[j] - at[j];
-      s0 += a0 * a0;
-      s1 += a1 * a1;
-      s2 += a2 * a2;
-      s3 += a3 * a3;
+      s0 += (x0[j] - at[j]) * (x0[j] - at[j]);
+      s1 += (x1[j] - at[j]) * (x1[j] - at[j]);
+      s2 += (x2[j] - at[j]) * (x2[j] - at[j]);
+      s3 += (x3[j] - at[j]) * (x3[j] - at[j]);
     }
-    squares[0] += s0;
-    squares[1] += s1;
-    squares[2] += s2;
-    squares[3] += s3;
+    const T sums[4] = {s0, s1, s2, s3};
+    for (int64_t i = 0; i < 4; ++i) squares[i] += sums[i];
   }
   // Squares below this may have lost digits; above it, some may have overflowed.
   const double small = std::numeric_limits<T>::min() * double(d) * 1e9;
@@ -299,27 +284,25 @@ INLINE void distances(const T* const* x, const T* at, int64_t d, double* r) {
 }
 
 template <class T>
-void add_pulls(const Models<T>& w, const T* a, double delta, const T* at, Range rows, T* r, T* total) {
+void add_pulls(const Models<T>& w, const T* a, double delta, const T* __restrict at, Range rows, T* r,
+               T* __restrict total) {
   const double most = double(std::numeric_limits<T>::max()) * 1e-3;
   for (int64_t k = rows.begin; k < rows.end; k += 4) {
-    const int64_t count = std::min<int64_t>(4, rows.end - k);
     const T* x[4];
-    double away[4];
     T q[4] = {};
-    for (int64_t i = 0; i < 4; ++i) x[i] = w.row(k + std::min(i, count - 1));
+    double away[4];
+    for (int64_t i = 0; i < 4; ++i) x[i] = w.row(std::min(k + i, rows.end - 1));
     distances(x, at, w.d, away);
-    for (int64_t i = 0; i < count; ++i) {
-      r[k + i] = T(away[i]);
+    for (int64_t i = 0; i < std::min<int64_t>(4, rows.end - k); ++i) {
       const double reach = std::max(away[i], delta);
+      r[k + i] = T(away[i]);
       q[i] = T(reach > 0 ? std::min(a[k + i] / reach, most) : 0);
     }
     const T q0 = q[0], q1 = q[1], q2 = q[2], q3 = q[3];
-    const T *__restrict x0 = x[0], *__restrict x1 = x[1], *__restrict x2 = x[2];
-    const T *__restrict x3 = x[3], *__restrict here = at;
-    T* __restrict to = total;
+    const T *__restrict x0 = x[0], *__restrict x1 = x[1], *__restrict x2 = x[2], *__restrict x3 = x[3];
     for (int64_t j = 0; j < w.d; ++j) {
-      to[j] += (q0 * (x0[j] - here[j]) + q1 * (x1[j] - here[j])) +
-               (q2 * (x2[j] - here[j]) + q3 * (x3[j] - here[j]));
+      total[j] += (q0 * (x0[j] - at[j]) + q1 * (x1[j] - at[j])) +
+                  (q2 * (x2[j] - at[j]) + q3 * (x3[j] - at[j]));
     }
   }
 }
@@ -354,57 +337,36 @@ void pulls(const Call& call) {  // W, a, δ, at → r, Σ_k a_k (w_k − at) / m
 
 // ---- Columns side by side
 
-// Copies of some columns of W: tiles of kLanes<T> columns, each of n rows. Several tiles at a time, because
-// rows of W are far apart in memory. Lanes beyond the last column repeat it.
-template <class T>
-class Tiles {
- public:
-  static constexpr int64_t kWidth = 4 * kLanes<T>;
-
-  explicit Tiles(const Models<T>& w) : w_(w), rows_(4 * w.n), odd_(4) {}
-
-  void copy(Range columns) {
-    const int64_t count = (columns.size() + kLanes<T> - 1) / kLanes<T>;
-    std::fill(odd_.begin(), odd_.end(), Row<T>{});
-    for (int64_t k = 0; k < w_.n; ++k) {
-      const T* x = w_.row(k) + columns.begin;
-      for (int64_t t = 0; t < count; ++t) {
-        T* to = tile(t) + k * kLanes<T>;
-        const int64_t last = columns.size() - t * kLanes<T> - 1;
-        if (last >= kLanes<T> - 1) {
-          vector_at(to) = load(x + t * kLanes<T>);
-        } else {
-          for (int64_t l = 0; l < kLanes<T>; ++l) to[l] = x[t * kLanes<T> + std::min(l, last)];
-        }
-        vector_at(odd_[t].entries) += vector_at(to) - vector_at(to);
-      }
-    }
-  }
-  T* tile(int64_t t) { return rows_[t * w_.n].entries; }
-  // For each column of a tile, 0 if it is finite and else NaN.
-  const T* odd(int64_t t) const { return odd_[t].entries; }
-
- private:
-  const Models<T> w_;
-  std::vector<Row<T>> rows_, odd_;
-};
-
-// Calls solve(tile, odd, first column, lanes) for all tiles of the columns that this call covers.
+// Calls solve(tile, odd, first column, lanes) for all columns that this call covers, kLanes<T> at a time. A
+// tile is a copy of these columns, one row of W after the other; `odd` is 0 for a column that is finite, and
+// else NaN. Four tiles are copied at a time, because rows of W are far apart in memory. Lanes beyond the last
+// column repeat it.
 template <class T, class F>
 void for_each_tile(const Call& call, int64_t cost, const F& solve) {
   const auto w = call.models<T>();
-  const int64_t width = Tiles<T>::kWidth, groups = (call.share.size() + width - 1) / width;
+  const int64_t lanes = kLanes<T>, width = 4 * lanes, groups = (call.share.size() + width - 1) / width;
   const int64_t chunks = std::min(groups, 8 * call.threads);
   call.run(chunks, cost * w.n * call.share.size(), [&](int64_t i) {
-    Tiles<T> tiles(w);
+    std::vector<Row<T>> tiles(4 * w.n);
     const Range mine = Range{0, groups}.piece(i, chunks);
     for (int64_t g = mine.begin; g < mine.end; ++g) {
-      const int64_t first = call.share.begin + g * width;
-      const Range columns = {first, std::min(first + width, call.share.end)};
-      tiles.copy(columns);
-      for (int64_t t = 0; t * kLanes<T> < columns.size(); ++t) {
-        const int64_t c = first + t * kLanes<T>;
-        solve(tiles.tile(t), tiles.odd(t), c, std::min(kLanes<T>, columns.end - c));
+      const int64_t first = call.share.begin + g * width, end = std::min(first + width, call.share.end);
+      Row<T> odd[4] = {};
+      for (int64_t k = 0; k < w.n; ++k) {
+        const T* x = w.row(k) + first;
+        T padded[4 * kLanes<T>];
+        if (end - first < width) {
+          for (int64_t j = 0; j < width; ++j) padded[j] = x[std::min(j, end - first - 1)];
+          x = padded;
+        }
+        for (int64_t t = 0; t < 4; ++t) {
+          const Vector<T> entries = load(x + t * lanes);
+          vector_at(tiles[t * w.n + k].entries) = entries;
+          vector_at(odd[t].entries) += entries - entries;
+        }
+      }
+      for (int64_t t = 0, c = first; c < end; ++t, c += lanes) {
+        solve(tiles[t * w.n].entries, odd[t].entries, c, std::min(lanes, end - c));
       }
     }
   });
@@ -415,6 +377,30 @@ double total_weight(const T* a, int64_t n) {
   double total = 0;
   for (int64_t k = 0; k < n; ++k) total += a == nullptr ? 1.0 : double(a[k]);
   return total;
+}
+
+// Sums over the rows of a tile: add(x, weight, sums) adds one row to vectors of T.
+template <class T, int kSums, class F>
+INLINE void sum_tile(const T* tile, const T* a, int64_t n, Vector<T> (&totals)[kSums], const F& add) {
+  double exact[kSums][kLanes<T>] = {};
+  const auto add_all = [&](auto weight) {
+    for (int64_t first = 0; first < n; first += kShortSum) {
+      Vector<T> sums[2][kSums] = {};  // Two at a time, so that additions wait less for one another.
+      const int64_t last = std::min(first + kShortSum, n);
+      for (int64_t k = first; k + 1 < last; k += 2) {
+        add(load(tile + k * kLanes<T>), weight(k), sums[0]);
+        add(load(tile + (k + 1) * kLanes<T>), weight(k + 1), sums[1]);
+      }
+      if ((last - first) % 2 == 1) add(load(tile + (last - 1) * kLanes<T>), weight(last - 1), sums[0]);
+      for (int i = 0; i < kSums; ++i) {
+        for (int64_t l = 0; l < kLanes<T>; ++l) exact[i][l] += sums[0][i][l] + sums[1][i][l];
+      }
+    }
+  };
+  a == nullptr ? add_all([](int64_t) { return T(1); }) : add_all([a](int64_t k) { return a[k]; });
+  for (int i = 0; i < kSums; ++i) {
+    for (int64_t l = 0; l < kLanes<T>; ++l) totals[i][l] = T(exact[i][l]);
+  }
 }
 
 // Exchanges of Batcher's odd-even merge sort of n rows, without those that do not reach the rows from
@@ -493,28 +479,6 @@ double halfway(double low, double high) {
 
 // ---- medians: the middle of all minimisers of Σ_k a_k |w_k − w| in each column
 
-// The weight of entries up to one point per column.
-template <class T>
-INLINE void count_tile(const T* tile, const T* a, int64_t n, Vector<T> at, double* up_to) {
-  const Vector<T> zero = {};
-  std::fill(up_to, up_to + kLanes<T>, 0.0);
-  for (int64_t first = 0; first < n; first += 4 * kShortSum) {
-    const int64_t last = std::min(first + 4 * kShortSum, n);
-    Vector<T> sums[4] = {};  // Four at a time, so that no addition waits for the one before.
-    for (int64_t k = first; k + 4 <= last; k += 4) {
-      for (int64_t i = 0; i < 4; ++i) {
-        const T weight = a == nullptr ? T(1) : a[k + i];
-        sums[i] += load(tile + (k + i) * kLanes<T>) <= at ? zero + weight : zero;
-      }
-    }
-    for (int64_t k = last - (last - first) % 4; k < last; ++k) {
-      sums[0] += load(tile + k * kLanes<T>) <= at ? zero + (a == nullptr ? T(1) : a[k]) : zero;
-    }
-    const Vector<T> sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    for (int64_t l = 0; l < kLanes<T>; ++l) up_to[l] += sum[l];
-  }
-}
-
 // The nearest entries on either side of one point per column: at most it, and above it.
 template <class T>
 INLINE void neighbours(const T* tile, const T* a, int64_t n, Vector<T> at, Vector<T>& below,
@@ -535,16 +499,19 @@ INLINE void median_tile(const T* tile, const T* a, int64_t n, double total, Vect
                         Vector<T> spread, T* found) {
   const double tie = 4 * std::numeric_limits<T>::epsilon() * total, near = 3.0 * total / double(n);
   const double tiny = std::numeric_limits<T>::min();
-  double low[kLanes<T>], high[kLanes<T>], pull_low[kLanes<T>] = {}, pull_high[kLanes<T>] = {}, up_to[kLanes<T>];
+  double low[kLanes<T>], high[kLanes<T>], pull_low[kLanes<T>] = {}, pull_high[kLanes<T>] = {};
   double pull[kLanes<T>];  // > 0: the median is above
   bool done[kLanes<T>] = {};
   std::fill(low, low + kLanes<T>, -INFINITY);
   std::fill(high, high + kLanes<T>, INFINITY);
   for (int pass = 0, left = kLanes<T>; left > 0; ++pass) {
-    count_tile(tile, a, n, at, up_to);
+    Vector<T> up_to[1];  // the weight of entries up to `at`
+    sum_tile<T, 1>(tile, a, n, up_to, [&](Vector<T> x, T weight, Vector<T>* sums) {
+      sums[0] += x <= at ? Vector<T>{} + weight : Vector<T>{};
+    });
     bool all_near = true;
     for (int64_t l = 0; l < kLanes<T>; ++l) {
-      pull[l] = total - 2 * up_to[l];
+      pull[l] = total - 2 * up_to[0][l];
       all_near = all_near && (done[l] || std::abs(pull[l]) <= near);
     }
     Vector<T> below = at, above = at;
@@ -613,100 +580,52 @@ void medians(const Call& call) {  // W, a or nothing, a point near the medians o
 
 // ---- delta_medians: the root of Σ_k a_k clip(w_k − w, −δ, δ) in each column
 
-// The parts of that sum at one point per column: from entries within δ of it, and from those beyond.
+// The parts of that sum at one point per column: Σ a_k (w_k − w) and Σ a_k of entries within δ, and Σ ±a_k of
+// those beyond.
 template <class T>
 struct Clipped {
-  Vector<T> pull = {}, inside = {}, outside = {};  // Σ a_k (w_k − w) and Σ a_k within δ; Σ ±a_k beyond
+  Vector<T> pull, inside, outside;
 
-  INLINE void add(Vector<T> away, T delta, T weight) {
-    const Vector<T> zero = {}, same = zero + weight;
-    const Mask<T> within = (away < delta) & (away > -delta);
-    pull += within ? weight * away : zero;
-    inside += within ? same : zero;
-    outside += within ? zero : away > 0 ? same : -same;
-  }
-  INLINE void add_one(Vector<T> away, T delta) {  // of weight 1; `outside` counts the entries above
-    const Vector<T> zero = {}, one = zero + 1;
-    const Mask<T> within = (away < delta) & (away > -delta);
-    pull += within ? away : zero;
-    inside += within ? one : zero;
-    outside += away >= delta ? one : zero;
-  }
-  INLINE void add(const Clipped& other) {
-    pull += other.pull;
-    inside += other.inside;
-    outside += other.outside;
+  INLINE Clipped(const T* tile, const T* a, int64_t n, T delta, Vector<T> at) {
+    Vector<T> totals[3];
+    sum_tile<T, 3>(tile, a, n, totals, [&](Vector<T> x, T weight, Vector<T>* sums) {
+      const Vector<T> away = x - at, zero = {}, same = zero + weight;
+      const Mask<T> within = (away < delta) & (away > -delta);
+      sums[0] += within ? weight * away : zero;
+      sums[1] += within ? same : zero;
+      sums[2] += away >= delta ? same : within ? zero : -same;
+    });
+    pull = totals[0];
+    inside = totals[1];
+    outside = totals[2];
   }
 };
-
-template <class T>
-INLINE Clipped<T> clip_tile(const T* tile, const T* a, int64_t n, T delta, Vector<T> at) {
-  double pull[kLanes<T>] = {}, inside[kLanes<T>] = {}, outside[kLanes<T>] = {};
-  Clipped<T> all;
-  for (int64_t first = 0; first < n; first += kShortSum) {
-    const int64_t last = std::min(first + kShortSum, n);
-    const T* x = tile + first * kLanes<T>;
-    Clipped<T> sums[2];  // Two at a time, so that additions wait less for one another.
-    if (a == nullptr) {
-      int64_t k = first;
-      for (; k + 2 <= last; k += 2, x += 2 * kLanes<T>) {
-        sums[0].add_one(load(x) - at, delta);
-        sums[1].add_one(load(x + kLanes<T>) - at, delta);
-      }
-      if (k < last) sums[0].add_one(load(x) - at, delta);
-    } else {
-      for (int64_t k = first; k < last; ++k, x += kLanes<T>) sums[k % 2].add(load(x) - at, delta, a[k]);
-    }
-    sums[0].add(sums[1]);
-    all = sums[0];
-    for (int64_t l = 0; n > kShortSum && l < kLanes<T>; ++l) {
-      pull[l] += all.pull[l];
-      inside[l] += all.inside[l];
-      outside[l] += all.outside[l];
-    }
-  }
-  for (int64_t l = 0; n > kShortSum && l < kLanes<T>; ++l) {
-    all.pull[l] = T(pull[l]);
-    all.inside[l] = T(inside[l]);
-    all.outside[l] = T(outside[l]);
-  }
-  if (a == nullptr) all.outside += all.outside + all.inside - T(n);
-  return all;
-}
 
 // Where the weights on both sides of a column are equal and the entries next to the middle are at least 2δ
 // apart, the roots form an interval. Returns its point nearest to the mean, or else `root`.
 template <class T>
 Vector<T> nearest_to_mean(const T* tile, const T* a, int64_t n, double total, T delta, Vector<T> root) {
-  const Vector<T> zero = {};
   const T infinite = std::numeric_limits<T>::infinity();
-  Vector<T> below = zero - infinite, above = zero + infinite, nearest = root;
-  double away[kLanes<T>] = {}, under[kLanes<T>] = {}, up_to[kLanes<T>] = {};
-  for (int64_t first = 0; first < n; first += kShortSum) {
-    Vector<T> sum = {}, less = {}, not_more = {};
-    for (int64_t k = first; k < std::min(first + kShortSum, n); ++k) {
-      if (a != nullptr && a[k] == 0) continue;
-      const Vector<T> x = load(tile + k * kLanes<T>), weight = zero + (a == nullptr ? T(1) : a[k]);
-      sum += weight * (x - root);
-      less += x < root ? weight : zero;
-      not_more += x <= root ? weight : zero;
+  Vector<T> below = Vector<T>{} - infinite, above = -below, nearest = root, totals[3];
+  sum_tile<T, 3>(tile, a, n, totals, [&](Vector<T> x, T weight, Vector<T>* sums) {
+    const Vector<T> zero = {}, same = zero + weight;
+    sums[0] += weight * (x - root);
+    sums[1] += x < root ? same : zero;
+    sums[2] += x <= root ? same : zero;
+    if (weight > 0) {
       below = x < root ? larger(below, x) : below;
       above = x > root ? smaller(above, x) : above;
     }
-    for (int64_t l = 0; l < kLanes<T>; ++l) {
-      away[l] += sum[l];
-      under[l] += less[l];
-      up_to[l] += not_more[l];
-    }
-  }
-  const double tie = 2 * std::numeric_limits<T>::epsilon() * total, half = 0.5 * total;
+  });
+  const T tie = 2 * std::numeric_limits<T>::epsilon() * T(total), half = T(0.5 * total);
   for (int64_t l = 0; l < kLanes<T>; ++l) {
     // The middle may be right after entries that equal the root, or right before them.
-    const bool after = std::abs(up_to[l] - half) <= tie, equal = up_to[l] > under[l];
-    if (!after && std::abs(under[l] - half) > tie) continue;
+    const T under = totals[1][l], up_to = totals[2][l];
+    const bool after = std::abs(up_to - half) <= tie, equal = up_to > under;
+    if (!after && std::abs(under - half) > tie) continue;
     const double low = after && equal ? root[l] : below[l], high = !after && equal ? root[l] : above[l];
     if (high - low < 2 * double(delta)) continue;
-    nearest[l] = T(std::min(std::max(root[l] + away[l] / total, low + delta), high - delta));
+    nearest[l] = T(std::min(std::max(root[l] + totals[0][l] / total, low + delta), high - delta));
   }
   return nearest;
 }
@@ -725,7 +644,7 @@ INLINE Vector<T> root_tile(const T* tile, const T* a, int64_t n, double total, T
   Vector<T> inside = zero, outside = zero, root = at;
   Mask<T> stepped = low > high;
   for (int pass = 0; pass < kPasses; ++pass) {
-    const Clipped<T> s = clip_tile(tile, a, n, delta, at);
+    const Clipped<T> s(tile, a, n, delta, at);
     // Weights on both sides may differ by rounding; what is within δ, if anything, decides then.
     const Mask<T> tied = larger(absolute(s.outside), s.inside) <= 4 * eps * T(total);
     const Vector<T> pull = tied ? zero : s.pull + delta * s.outside;
@@ -903,24 +822,18 @@ struct Memory {
 
   // Fills in the memory of a column, of which `middle` is the median.
   INLINE void fill(int64_t j, const T* column, int64_t n, double delta, double middle) const {
-    const double least = 4 * std::numeric_limits<T>::epsilon() * (std::abs(middle) + delta);
     double width = (std::abs(middle - double(column[0])) + delta) * 16.0 / double(n);
-    if (listed[j] >= 0 && high[j] > low[j]) width = 0.5 * (double(high[j]) - low[j]);
-    width = std::max(width, least);
-    for (int attempt = 0; attempt < 60; ++attempt) {
-      int64_t near = 0;
+    if (listed[j] >= 0) width = std::max(width, double(high[j]) - low[j]);
+    const double least = 4 * std::numeric_limits<T>::epsilon() * (std::abs(middle) + delta);
+    const auto near = [&] {  // how many entries would be listed
+      int64_t count = 0;
       for (int64_t k = 0; k < n; ++k) {
         const double away = std::abs(double(column[k * kLanes<T>]) - middle);
-        near += (away > delta - width) & (away < delta + width) ? 1 : 0;
+        count += (away > delta - width) & (away < delta + width) ? 1 : 0;
       }
-      if (near > kListed * 2 / 3) {
-        width *= 0.5;
-      } else if (near < kListed / 6 && attempt < 6) {
-        width *= 1.5;
-      } else {
-        break;
-      }
-    }
+      return count;
+    };
+    while (width > least && near() > kListed * 2 / 3) width *= 0.5;
     low[j] = T(middle - width);
     high[j] = T(middle + width);
     up[j] = down[j] = linear[j] = listed[j] = 0;

@@ -25,14 +25,6 @@ Layout: TypeAlias = tuple[tuple[str, int], ...]
 """Name and size of each parameter, in the order in which the model is raveled."""
 
 
-def namespace(*values: Any) -> Any:
-    """Return ``jax.numpy`` if any of the values is a JAX array, else ``numpy``."""
-    jax = sys.modules.get("jax")  # If it is not imported, there are no JAX arrays.
-    if jax is not None and any(isinstance(value, jax.Array) for value in values):
-        return jax.numpy
-    return np
-
-
 def epsilon(x: Array) -> float:
     """The rounding unit of the array's entries."""
     return float(np.finfo(x.dtype).eps)

@@ -9,8 +9,8 @@ import numpy as np
 
 import fedplus as fp
 from fedplus import models, presets
+from fedplus._cores import MIN_SHARED_ENTRIES
 from fedplus.aggregation import CoordinateMedian, GeometricMedian, Mean, Moreau
-from fedplus.aggregation.cores import MIN_SHARED_ENTRIES
 from fedplus.psi import L1, L2, Custom
 from fedplus.simulation.cores import cores_for, on_every
 

@@ -1,7 +1,6 @@
 """What an aggregator is, and how it is called on the models of all parties."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -9,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax import lax
 
 from fedplus._check import is_concrete, require, require_finite, require_models, require_shape
 from fedplus._types import Array, Matrix, Vector
@@ -73,7 +71,7 @@ class AbstractAggregator(ABC):
         """
 
     def init(self, w: Vector, parties: int, changed: int) -> Any:
-        """Initial memory for ``update``, if all parties have the model w.
+        """Initial memory for ``update``, if all of N parties have the model w.
 
         Args:
             w: The model.
@@ -88,11 +86,7 @@ class AbstractAggregator(ABC):
     def follow(
         self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
     ) -> tuple[Aggregate, Any]:
-        """Aggregate from a memory that ``init`` made; ``update`` calls it. Pure.
-
-        Raises:
-            NotImplementedError: The aggregator has no memory.
-        """
+        """Do what ``update`` says, with a memory that ``init`` made and without weights. Pure."""
         raise NotImplementedError
 
     @final
@@ -167,48 +161,8 @@ class AbstractAggregator(ABC):
         if not bool(finite):
             counts = slice(None) if each is None else np.asarray(each) > 0
             require_finite(np.asarray(models)[counts])
-        return found if isinstance(w_local, jax.Array) else Aggregate(*map(_as_numpy, found))
-
-
-def while_loop(
-    arrays: Any, go_on: Callable[[Any], Any], body: Callable[[Any], Any], state: Any
-) -> Any:
-    """``lax.while_loop``, or a plain loop if ``arrays`` are NumPy's."""
-    if not isinstance(arrays, np.ndarray):
-        return lax.while_loop(go_on, body, state)
-    while go_on(state):
-        state = body(state)
-    return state
-
-
-def fori_loop(arrays: Any, count: int, body: Callable[[Any, Any], Any], state: Any) -> Any:
-    """``lax.fori_loop`` from 0, or a plain loop if ``arrays`` are NumPy's."""
-    if not isinstance(arrays, np.ndarray):
-        return lax.fori_loop(0, count, body, state)
-    for i in range(count):
-        state = body(i, state)
-    return state
-
-
-def cond(arrays: Any, yes: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
-    """``lax.cond``, or a plain condition if ``arrays`` are NumPy's."""
-    if isinstance(arrays, np.ndarray):
-        return if_true() if yes else if_false()
-    return lax.cond(yes, if_true, if_false)
-
-
-def select(arrays: Any, yes: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
-    """Return one of two vectors: JAX computes both, because a conditional costs more than that."""
-    if isinstance(arrays, np.ndarray):
-        return if_true() if yes else if_false()
-    return jnp.where(yes, if_true(), if_false())
-
-
-def row(w_local: Any, k: Any) -> Any:
-    """Return row k of W, which XLA copies at once; indexing would look up entry by entry."""
-    if isinstance(w_local, np.ndarray):
-        return w_local[k]
-    return lax.dynamic_index_in_dim(w_local, k, keepdims=False)
+        copies: Any = (np.array(x)[()] for x in found)  # The caller may write to them.
+        return found if isinstance(w_local, jax.Array) else Aggregate(*copies)
 
 
 def _as(models: Any, given: Any) -> Any:
@@ -217,11 +171,6 @@ def _as(models: Any, given: Any) -> Any:
         with np.errstate(over="ignore"):  # What is too large is not finite.
             return np.asarray(given).astype(models.dtype)
     return jnp.asarray(given, models.dtype)
-
-
-def _as_numpy(found: Any) -> Any:
-    array = np.array(found)  # A copy: the caller may write to it.
-    return array if array.ndim else array[()]
 
 
 def _solve_numpy(

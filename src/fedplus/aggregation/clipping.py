@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import lax
 from typing_extensions import override
 
-from fedplus._check import require, require_number
+from fedplus._check import require_number, require_whole
 from fedplus._types import Array, Matrix, Vector, settings, static
 from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
@@ -35,9 +35,7 @@ class CentredClipping(AbstractAggregator):
 
     def __post_init__(self) -> None:
         require_number(self.tau, "CentredClipping.tau", above=0)
-        require_number(self.iterations, "CentredClipping.iterations", least=1)
-        whole = self.iterations == int(self.iterations)
-        require(whole, "CentredClipping.iterations", self.iterations, "a whole number")
+        require_whole("CentredClipping.iterations", self.iterations, 1)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:

@@ -5,11 +5,12 @@ from typing import Any, NamedTuple, final
 import jax.numpy as jnp
 from typing_extensions import override
 
+from fedplus._backend import namespace
 from fedplus._check import is_concrete, require_number
-from fedplus._types import Array, Matrix, Vector, namespace, settings, static
+from fedplus._cores import share_of
+from fedplus._types import Array, Matrix, Vector, settings, static
 from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed, exact
-from fedplus.aggregation.cores import share_of
 
 MANY_MODELS = 4 * kernels.LISTED
 """From so many models on, a memory of each coordinate saves time."""

@@ -14,21 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from typing_extensions import override
 
+from fedplus._backend import cond, namespace, row, while_loop
 from fedplus._check import require_number
-from fedplus._types import Array, Matrix, Vector, epsilon, namespace, settings, static
+from fedplus._cores import agreed
+from fedplus._types import Array, Matrix, Vector, epsilon, settings, static
 from fedplus.aggregation import kernels
-from fedplus.aggregation.base import (
-    AbstractAggregator,
-    Aggregate,
-    Changed,
-    cond,
-    fori_loop,
-    row,
-    select,
-    while_loop,
-)
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed
 from fedplus.aggregation.coordinate_median import CoordinateMedian
-from fedplus.aggregation.cores import agreed
 
 MOST_ITERATIONS = 300
 LINE_SEARCH_AFTER = 12
@@ -49,9 +41,9 @@ class GeometricMedian(AbstractAggregator):
 
     .. math:: \operatorname{argmin}_w \tfrac1N \sum_k \|w_k - w\|_2
 
-    For δ > 0 the distance is replaced by the Moreau envelope of ψ = L2(δ), divided by δ. With fewer than
-    half of the weight arbitrarily far away the result stays bounded. Where all models lie on one line, an
-    interval of it may minimise; then the result is the point of it that ``CoordinateMedian`` documents.
+    For δ > 0 it minimises the Moreau envelope of ψ = L2(δ) instead. With fewer than half of the weight
+    arbitrarily far away the result stays bounded. Where all models lie on one line, an interval may
+    minimise; then the result is the point of it that ``CoordinateMedian`` documents.
 
     Args:
         delta: δ ≥ 0, in parameter units.
@@ -150,10 +142,10 @@ def _evaluation(
     as_near = r <= r[nearest] * (1 + 1e-5)  # These count as one.
     others = xp.where(as_near, 0, q).sum()
     dominated = ((2 * others <= slope) & (others > 0)) | (xp.maximum(r[nearest], delta) == 0)
-    proposal = select(
+    proposal = cond(
         w_local, dominated & (r[nearest] >= delta),
         lambda: _beside(w, pull, row(w_local, nearest), others, xp.vdot(weights, as_near)),
-        lambda: w + pull / slope,
+        lambda: w + pull / slope, both=True,
     )  # fmt: skip
     return Evaluation(w, r, pull, slope, nearest, dominated, proposal)
 
@@ -224,7 +216,7 @@ def _search(
             return here.proposal - share * (here.proposal - before.proposal)
 
         def ahead() -> Any:
-            return select(w_local, s.secant, by_secant, by_step)
+            return cond(w_local, s.secant, by_secant, by_step, both=True)
 
         def by_step() -> Any:
             return xp.where(s.astray, before.proposal, here.proposal)
@@ -265,15 +257,16 @@ def _line_search(
     along = w_local @ step - xp.vdot(here.w, step)
     off = xp.sqrt(xp.maximum(here.r - along, 0)) * xp.sqrt(xp.maximum(here.r + along, 0))
 
-    def halve(_: Any, ends: tuple[Any, Any]) -> tuple[Any, Any]:
-        low, high = ends
+    def halve(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        low, high, count = state
         t = 0.5 * low + 0.5 * high
         away = along - t
         reach = xp.maximum(xp.hypot(off, away), delta)
         pull = xp.vdot(weights, away / xp.where(reach > 0, reach, 1))
-        return xp.where(pull > 0, t, low), xp.where(pull > 0, high, t)
+        return xp.where(pull > 0, t, low), xp.where(pull > 0, high, t), count + 1
 
-    low, high = fori_loop(w_local, 100, halve, (xp.min(along), xp.max(along)))
+    ends = xp.min(along), xp.max(along), xp.asarray(0, xp.int32)
+    low, high, _ = while_loop(w_local, lambda state: state[2] < 100, halve, ends)
     return here.w + (0.5 * low + 0.5 * high) * step
 
 

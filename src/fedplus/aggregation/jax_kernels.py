@@ -13,9 +13,6 @@ from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon
 
-SORTED = 2**14
-"""Entries of W up to which a median is found by sorting."""
-
 Term: TypeAlias = Callable[[Array, Array], tuple[Array, ...]]
 """(w_k, a_k) ↦ what party k contributes to each sum."""
 
@@ -63,10 +60,9 @@ def _length(away: Array) -> Array:
     return length if away.ndim > 1 else length[0]
 
 
-def medians(w_local: Matrix, weights: Vector) -> Vector:
+def medians(w_local: Matrix, weights: Vector | None, start: Any) -> Vector:
     """Return the middle of all minimisers of Σ_k a_k |w_k − w| in each column."""
-    if w_local.size <= SORTED:
-        return _medians_by_sorting(w_local, weights)
+    weights = jnp.ones_like(w_local[:, 0]) if weights is None else weights
     half = 0.5 * jnp.sum(weights)
     tie = 8 * epsilon(w_local) * half
 
@@ -83,25 +79,15 @@ def medians(w_local: Matrix, weights: Vector) -> Vector:
     return _with_non_finite(0.5 * low + 0.5 * high, w_local)
 
 
-def _medians_by_sorting(w_local: Matrix, weights: Vector) -> Vector:
-    mass = jnp.broadcast_to(weights[:, None], w_local.shape)
-    values, mass = lax.sort((w_local, mass), dimension=0, num_keys=1)
-    up_to, half = jnp.cumsum(mass, axis=0), 0.5 * jnp.sum(weights)
-    tie = 8 * epsilon(w_local) * half
-
-    def first(reached: Array) -> Vector:
-        return jnp.take_along_axis(values, jnp.argmax(reached, axis=0)[None], axis=0)[0]
-
-    low, high = first(up_to >= half - tie), first(up_to > half + tie)
-    return _with_non_finite(0.5 * low + 0.5 * high, w_local)
-
-
-def delta_medians(w_local: Matrix, weights: Vector, delta: Array) -> Vector:
-    """The root of Σ_k a_k clip(w_k − w, −δ, δ) in each column.
+def delta_medians(
+    w_local: Matrix, weights: Vector | None, delta: Array, start: Any
+) -> tuple[Vector, Array]:
+    """Return the root of Σ_k a_k clip(w_k − w, −δ, δ) in each column; 0 of them are missing.
 
     Where the roots form an interval, it is the point nearest to the mean, where the paper's recursion
     stops: the first root that one meets on the way from the mean.
     """
+    weights = jnp.ones_like(w_local[:, 0]) if weights is None else weights
     delta = jnp.maximum(delta, np.finfo(w_local.dtype).tiny)
 
     def pull(w: Vector, side: Vector) -> Vector:
@@ -121,7 +107,8 @@ def delta_medians(w_local: Matrix, weights: Vector, delta: Array) -> Vector:
     at_mean = pull(mean, jnp.ones_like(mean))
     side = jnp.where(at_mean < 0, -1, 1).astype(mean.dtype)
     first = side * _bisect(lambda w: pull(w, side) <= 0, w_local)
-    return _with_non_finite(jnp.where(at_mean == 0, mean, first), w_local)
+    found = jnp.where(at_mean == 0, mean, first)
+    return _with_non_finite(found, w_local), jnp.zeros(1, jnp.int32)
 
 
 def _over_rows(
@@ -142,6 +129,8 @@ def _over_rows(
         reduce: Any = jnp.sum if combine is jnp.add else jnp.min
         return tuple(reduce(found, axis=0) for found in term(w_local, weights[:, None]))
 
+    if len(w_local) > w_local.shape[1]:
+        return at_once(w_local, weights)
     found: tuple[Vector, ...] = lax.platform_dependent(
         w_local, weights, cpu=by_rows, default=at_once
     )

@@ -29,14 +29,15 @@ import numpy as np
 from jax import lax
 
 from fedplus import _machine
+from fedplus._backend import namespace
 from fedplus._check import SettingError, require
-from fedplus._types import Array, Matrix, Vector, namespace
+from fedplus._cores import Share, share_of
+from fedplus._types import Array, Matrix, Vector
 from fedplus.aggregation import jax_kernels
-from fedplus.aggregation.cores import Share, share_of
 
 LIBRARY = Path(__file__).with_name("_kernels.so")
 LISTED = 48
-"""Entries per column that the memory of ``incremental_medians`` lists; kListed in ``csrc/kernels.cc``."""
+"""Entries per column that the memory of ``incremental_medians`` lists; kListed in csrc/kernels.cc."""
 
 _ENABLED: ContextVar[bool] = ContextVar("kernels", default=True)
 
@@ -175,11 +176,8 @@ def medians(w_local: Any, weights: Any | None, start: Any | None = None) -> Any:
 
     ``start``, a point near the median, saves time and does not change the result.
     """
-
-    def in_jax(w_local: Matrix, weights: Vector | None, start: Any) -> Vector:
-        return jax_kernels.medians(w_local, each_weight(w_local, weights))
-
-    return _run("medians", in_jax, w_local, [weights, start], ["columns"])[0]
+    inputs = [weights, start]
+    return _run("medians", jax_kernels.medians, w_local, inputs, ["columns"])[0]
 
 
 def delta_medians(
@@ -190,13 +188,8 @@ def delta_medians(
     It is the root of Σ_k a_k clip(w_k − w, −δ, δ) in each coordinate; where the roots form an interval,
     its point nearest to the mean. ``start`` saves time and does not change the result.
     """
-
-    def in_jax(w_local: Matrix, weights: Any, delta: Array, start: Any) -> tuple[Array, Array]:
-        w = jax_kernels.delta_medians(w_local, each_weight(w_local, weights), delta)
-        return w, jnp.zeros(1, jnp.int32)
-
-    inputs = [weights, _scalar(delta, w_local), start]
-    w, missed = _run("delta_medians", in_jax, w_local, inputs, ["columns", "count"])
+    inputs, outputs = [weights, _scalar(delta, w_local), start], ["columns", "count"]
+    w, missed = _run("delta_medians", jax_kernels.delta_medians, w_local, inputs, outputs)
     return w, missed[0]
 
 

@@ -2,23 +2,19 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
-import jax.numpy as jnp
-from jax import lax
 from typing_extensions import override
 
+from fedplus._backend import namespace
 from fedplus._check import require
-from fedplus._types import Array, Matrix, Vector, epsilon, namespace, settings
-from fedplus.aggregation import kernels
+from fedplus._types import Matrix, Vector, settings
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed
 from fedplus.aggregation.coordinate_median import CoordinateMedian
 from fedplus.aggregation.geometric_median import GeometricMedian
 from fedplus.aggregation.mean import Mean
-from fedplus.aggregation.recursion import move
+from fedplus.aggregation.recursion import Recursion
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
-
-MOST_ITERATIONS = 20_000
 
 
 @final
@@ -57,7 +53,7 @@ class Moreau(AbstractAggregator):
     @cached_property
     def solver(self) -> AbstractAggregator:
         """The aggregator that minimises the envelope of this ψ."""
-        return SOLVERS.get(type(self.psi), AcceleratedRecursion)(self.psi)
+        return SOLVERS.get(type(self.psi), _by_recursion)(self.psi)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
@@ -72,46 +68,6 @@ class Moreau(AbstractAggregator):
         self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
     ) -> tuple[Aggregate, Any]:
         return self.solver.follow(w_local, start, memory, changed)
-
-
-@final
-@settings
-class AcceleratedRecursion(AbstractAggregator):
-    """Nesterov's method on the envelope of any ψ, whose gradient step is the paper's recursion."""
-
-    psi: AbstractPsi
-
-    @override
-    def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        w_local = jnp.asarray(w_local)
-        each = jnp.asarray(kernels.each_weight(w_local, weights))
-        accuracy = max(1e-11, 8 * epsilon(w_local))
-
-        class State(NamedTuple):
-            w: Vector
-            ahead: Vector  # the point that momentum leads to
-            momentum: Array
-            left: Array
-            done: Array
-            iterations: Array
-
-        def turn(s: State) -> State:
-            step, pull = move(self.psi, w_local, each, s.ahead)
-            left = jnp.linalg.norm(step)
-            done = left <= accuracy * pull + 2 * epsilon(step) * jnp.linalg.norm(s.ahead)
-            w = jnp.where(done, s.ahead, s.ahead + step)
-            uphill = jnp.sum(step * (w - s.w)) < 0
-            grown = 0.5 * (1 + jnp.sqrt(1 + 4 * s.momentum**2))
-            ahead = jnp.where(uphill, w, w + (s.momentum - 1) / grown * (w - s.w))
-            momentum = jnp.where(uphill, 1.0, grown).astype(w.dtype)
-            return State(w, ahead, momentum, left, done, s.iterations + 1)
-
-        mean = kernels.weighted_sum(w_local, each / jnp.sum(each))
-        begin = mean if start is None else jnp.asarray(start)
-        one, infinite = jnp.ones((), begin.dtype), jnp.full((), jnp.inf, begin.dtype)
-        first = State(begin, begin, one, infinite, jnp.array(False), jnp.zeros((), jnp.int32))
-        last = lax.while_loop(lambda s: ~s.done & (s.iterations < MOST_ITERATIONS), turn, first)
-        return Aggregate(last.w, last.iterations, last.left, last.done)
 
 
 @final
@@ -164,6 +120,10 @@ class BlockSolver(AbstractAggregator):
         )  # fmt: skip
 
 
+def _by_recursion(psi: AbstractPsi) -> AbstractAggregator:
+    return Recursion(psi, tolerance=1e-11, most=20_000, accelerated=True)
+
+
 SOLVERS: dict[type, Callable[[Any], AbstractAggregator]] = {
     Zero: lambda psi: Mean(),
     Anchor: lambda psi: Mean(),
@@ -172,4 +132,4 @@ SOLVERS: dict[type, Callable[[Any], AbstractAggregator]] = {
     L1: lambda psi: CoordinateMedian(psi.delta),
     Blocks: BlockSolver,
 }
-"""The solver of each ψ; a ψ that is not here is minimised by ``AcceleratedRecursion``."""
+"""The solver of each ψ; any other ψ is minimised by the accelerated ``Recursion``."""

@@ -4,7 +4,8 @@ from typing import final
 
 from typing_extensions import override
 
-from fedplus._types import Array, Vector, namespace, settings
+from fedplus._backend import namespace
+from fedplus._types import Array, Vector, settings
 from fedplus.psi.base import AbstractPsi
 
 

@@ -8,8 +8,9 @@ from typing import final
 
 from typing_extensions import override
 
+from fedplus._backend import namespace
 from fedplus._check import require
-from fedplus._types import Array, Layout, Vector, namespace, settings, static
+from fedplus._types import Array, Layout, Vector, settings, static
 from fedplus.psi.base import AbstractPsi
 
 

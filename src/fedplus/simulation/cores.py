@@ -2,7 +2,7 @@
 
 XLA splits one product among threads, which for small models costs more than it gains. Here each core is
 a device that trains parties of its own and learns the others' models at the end of their steps. Passes
-over a large W are shared, too (``aggregation/cores.py``); all else, every core does for itself. On two
+over a large W are shared, too (``_cores.py``); all else, every core does for itself. On two
 cores that is up to twice as fast.
 """
 
@@ -20,8 +20,8 @@ from jax.sharding import Mesh, NamedSharding
 
 from fedplus import _machine
 from fedplus._check import require
+from fedplus._cores import sharing
 from fedplus._types import Array
-from fedplus.aggregation.cores import sharing
 from fedplus.simulation import words
 from fedplus.work import Each
 
