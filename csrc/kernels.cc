@@ -15,6 +15,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -372,13 +373,6 @@ void for_each_tile(const Call& call, int64_t cost, const F& solve) {
   });
 }
 
-template <class T>
-double total_weight(const T* a, int64_t n) {
-  double total = 0;
-  for (int64_t k = 0; k < n; ++k) total += a == nullptr ? 1.0 : double(a[k]);
-  return total;
-}
-
 // Sums over the rows of a tile: add(x, weight, sums) adds one row to vectors of T.
 template <class T, int kSums, class F>
 INLINE void sum_tile(const T* tile, const T* a, int64_t n, Vector<T> (&totals)[kSums], const F& add) {
@@ -559,7 +553,7 @@ void medians(const Call& call) {  // W, a or nothing, a point near the medians o
   const int64_t n = call.n;
   const T *a = call.input<T>(1), *start = call.input<T>(2);
   T* out = call.output<T>(0) - call.share.begin;
-  const double total = total_weight(a, n);
+  const double total = a == nullptr ? double(n) : std::accumulate(a, a + n, 0.0);
   const bool few = a == nullptr && n <= kNetwork;
   const auto network = few ? network_for(n, (n - 1) / 2, n / 2) : std::vector<Exchange>();
   const Sample<T> sample(n);
@@ -694,26 +688,19 @@ INLINE int64_t delta_median_tile(const T* tile, const T* a, const Sample<T>& sam
   const int64_t n = sample.n;
   Vector<T> low, high, spread;
   sample.take(tile, low, high, spread);
-  Vector<T> at = T(0.5) * low + T(0.5) * high, root = at;
+  Vector<T> at = T(0.5) * low + T(0.5) * high;
   Mask<T> solved = low > high;
   if (start != nullptr) {
     alignas(kVector) T begin[kLanes<T>];
     for (int64_t l = 0; l < kLanes<T>; ++l) begin[l] = start[std::min(l, lanes - 1)];
     at = absolute(load(begin) - at) <= 8 * spread + delta ? load(begin) : at;
   }
-  if (a == nullptr && n == sample.size) {  // The sample is all there is, so its middle tells of intervals.
-    Vector<T> sum = {};
-    for (int64_t k = 0; k < n; ++k) sum += load(tile + k * kLanes<T>);
-    solved = high - low >= 2 * delta;
-    root = smaller(larger(sum / T(n), low + delta), high - delta);
-  } else if (any(T(n) * delta < spread)) {  // Few entries are within δ: begin at the median.
+  if (any(T(n) * delta < spread)) {  // Few entries are within δ: begin at the median.
     alignas(kVector) T median[kLanes<T>];
     median_tile(tile, a, n, total, at, spread, median);
     at = load(median);
   }
-  const Mask<T> flat = solved;
-  if (any(~solved)) at = root_tile(tile, a, n, total, delta, at, spread, solved);
-  vector_at(found) = flat ? root : at;
+  vector_at(found) = root_tile(tile, a, n, total, delta, at, spread, solved);
   int64_t open = 0;
   for (int64_t l = 0; l < lanes; ++l) open += solved[l] ? 0 : 1;
   return open;
@@ -724,7 +711,7 @@ void delta_medians(const Call& call) {  // W, a or nothing, δ, start or nothing
   const T *a = call.input<T>(1), *start = call.input<T>(3);
   const T delta = std::max(*call.input<T>(2), std::numeric_limits<T>::min());
   T* out = call.output<T>(0) - call.share.begin;
-  const double total = total_weight(a, call.n);
+  const double total = a == nullptr ? double(call.n) : std::accumulate(a, a + call.n, 0.0);
   const Sample<T> sample(call.n);
   std::atomic<int64_t> open{0};
   for_each_tile<T>(call, 16, [&](T* tile, const T* odd, int64_t c, int64_t lanes) {
@@ -743,75 +730,55 @@ void delta_medians(const Call& call) {  // W, a or nothing, δ, start or nothing
 // The memory of one column: for every w in [low, high], the sum of clipped entries follows from two counts,
 // a linear part and a short list. Entries are `up` if they pull w up by δ wherever in the interval it is,
 // `down` if they pull it down by δ, `linear` if they stay within δ of it, and else they are listed.
-template <class T>
-struct Memory {
-  T *low, *high;                         // (d,)
-  int32_t *up, *down, *linear, *listed;  // (d,); listed < 0: nothing is known
-  double *linear_sum, *error;            // (d,): Σ of linear entries, and a bound on its rounding error
-  T* values;                             // (d, kListed)
+struct ColumnMemory {
+  double linear_sum, error;  // Σ of linear entries, and a bound on its rounding error
+  float low, high;
+  int32_t up, down, linear, listed;  // listed < 0: nothing is known
+  float values[kListed];
 
-  Memory(const Call& call, int64_t first) {
-    const int64_t d = call.share.size();
-    low = call.output<T>(first) - call.share.begin;
-    high = low + d;
-    up = call.output<int32_t>(first + 1) - call.share.begin;
-    down = up + d;
-    linear = down + d;
-    listed = linear + d;
-    linear_sum = call.output<double>(first + 2) - call.share.begin;
-    error = linear_sum + d;
-    values = call.output<T>(first + 3) - call.share.begin * kListed;
-  }
-
-  // Adds (sign = 1) or removes (sign = −1) one entry of column j.
-  INLINE void count(int64_t j, double delta, T entry, int sign) const {
-    if (listed[j] < 0) return;
-    const double x = entry, from = low[j], to = high[j];
-    if (x >= to + delta) {
-      up[j] += sign;
-    } else if (x <= from - delta) {
-      down[j] += sign;
-    } else if (x >= to - delta && x <= from + delta) {
-      linear[j] += sign;
-      linear_sum[j] += sign * x;
-      error[j] += std::numeric_limits<double>::epsilon() * std::abs(linear_sum[j]);
-    } else if (T* list = values + j * kListed; sign > 0) {
-      if (listed[j] == kListed) {
-        listed[j] = -1;
-      } else {
-        list[listed[j]++] = entry;
-      }
+  // Adds (sign = 1) or removes (sign = −1) one entry.
+  INLINE void count(float entry, double delta, int sign) {
+    if (listed < 0) return;
+    const double x = entry;
+    float* last = values + listed;
+    if (x >= high + delta && std::isfinite(x)) {
+      up += sign;
+    } else if (x <= low - delta && std::isfinite(x)) {
+      down += sign;
+    } else if (x >= high - delta && x <= low + delta) {
+      linear += sign;
+      linear_sum += sign * x;
+      error += std::numeric_limits<double>::epsilon() * std::abs(linear_sum);
+    } else if (sign > 0 && listed < kListed && std::isfinite(x)) {
+      *last = entry;
+      ++listed;
+    } else if (float* found = std::find(values, last, entry); sign < 0 && found != last) {
+      *found = *(last - 1);
+      --listed;
     } else {
-      T *last = list + listed[j], *found = std::find(list, last, entry);
-      if (found == last) {
-        listed[j] = -1;
-      } else {
-        *found = *(last - 1);
-        --listed[j];
-      }
+      listed = -1;
     }
   }
 
   // The root within the interval, by Newton's method; NaN if it is not there, or if there is a doubt.
-  INLINE double root(int64_t j, double delta, double at) const {
-    const T* list = values + j * kListed;
+  INLINE double root(double delta, double at) const {
     double last_inside = -1, last_outside = 0;
-    for (int pass = 0; pass < 20; ++pass) {
-      at = std::min(std::max(at, double(low[j])), double(high[j]));
-      double pull = linear_sum[j] - linear[j] * at, inside = linear[j], outside = up[j] - down[j];
-      for (int64_t i = 0; i < listed[j]; ++i) {
-        const double away = double(list[i]) - at;
+    for (int pass = 0; pass < 20 && listed >= 0; ++pass) {
+      at = std::min(std::max(at, double(low)), double(high));
+      double pull = linear_sum - linear * at, inside = linear, outside = up - down;
+      for (int64_t i = 0; i < listed; ++i) {
+        const double away = double(values[i]) - at;
         const bool within = std::abs(away) < delta;
         pull += within ? away : 0.0;
         inside += within ? 1.0 : 0.0;
         outside += within ? 0.0 : away > 0 ? 1.0 : -1.0;
       }
       // Entries just δ away, or none within δ: the root may be one of many, which needs all of W.
-      if (inside <= std::abs(outside) * (1 + 1e-6) + 1e-6 || error[j] > 1e-7 * inside * delta) return NAN;
+      if (inside <= std::abs(outside) * (1 + 1e-6) + 1e-6 || error > 1e-7 * inside * delta) return NAN;
       const double newton = at + (pull + delta * outside) / inside;
       // The same entries are within δ as at the point before, so that the sum is linear in between.
       if (newton == at || (inside == last_inside && outside == last_outside)) {
-        return newton >= low[j] && newton <= high[j] ? newton : NAN;
+        return newton >= low && newton <= high ? newton : NAN;
       }
       last_inside = inside;
       last_outside = outside;
@@ -821,69 +788,60 @@ struct Memory {
   }
 
   // Fills in the memory of a column, of which `middle` is the median.
-  INLINE void fill(int64_t j, const T* column, int64_t n, double delta, double middle) const {
-    double width = (std::abs(middle - double(column[0])) + delta) * 16.0 / double(n);
-    if (listed[j] >= 0) width = std::max(width, double(high[j]) - low[j]);
-    const double least = 4 * std::numeric_limits<T>::epsilon() * (std::abs(middle) + delta);
-    const auto near = [&] {  // how many entries would be listed
-      int64_t count = 0;
-      for (int64_t k = 0; k < n; ++k) {
-        const double away = std::abs(double(column[k * kLanes<T>]) - middle);
-        count += (away > delta - width) & (away < delta + width) ? 1 : 0;
-      }
-      return count;
+  void fill(const std::vector<Row<float>>& column, double delta, double middle) {
+    double width = (std::abs(middle - double(column[0].entries[0])) + delta) * 16.0 / double(column.size());
+    if (listed >= 0) width = std::max(width, double(high) - low);
+    const double least = 4 * std::numeric_limits<float>::epsilon() * (std::abs(middle) + delta);
+    const auto near = [&](const Row<float>& row) {
+      const double away = std::abs(double(row.entries[0]) - middle);
+      return (away > delta - width) & (away < delta + width);
     };
-    while (width > least && near() > kListed * 2 / 3) width *= 0.5;
-    low[j] = T(middle - width);
-    high[j] = T(middle + width);
-    up[j] = down[j] = linear[j] = listed[j] = 0;
-    linear_sum[j] = error[j] = 0;
-    if (!(double(low[j]) < middle && middle < double(high[j]))) listed[j] = -1;
-    for (int64_t k = 0; k < n; ++k) count(j, delta, column[k * kLanes<T>], 1);
+    while (width > least && std::count_if(column.begin(), column.end(), near) > kListed * 2 / 3) width *= 0.5;
+    *this = {0, 0, float(middle - width), float(middle + width), 0, 0, 0, 0, {}};
+    if (!(low < middle && middle < high)) listed = -1;
+    for (const auto& row : column) count(row.entries[0], delta, 1);
   }
 };
 
-// W, changed rows (int32), what they were, δ, start, [memory] → medians, unsolved columns, memory
-template <class T>
+static_assert(sizeof(ColumnMemory) == 58 * sizeof(int32_t), "MEMORY_WORDS in kernels.py");
+
+// W, changed rows (int32), what they were, δ, start, memory → medians, unsolved columns, memory
 void incremental_medians(const Call& call) {
-  const auto w = call.models<T>();
-  const int64_t changed = call.rows[1], n = w.n;
+  const auto w = call.models<float>();
+  const int64_t changed = call.rows[1];
   const int32_t* rows = call.input<int32_t>(1);
-  const Models<T> before = {call.input<T>(2), changed, w.d, w.d};
-  const T *start = call.input<T>(4), delta = std::max(*call.input<T>(3), std::numeric_limits<T>::min());
-  T* out = call.output<T>(0) - call.share.begin;
-  const Memory<T> memory(call, 2);
-  const Sample<T> sample(n);
+  const Models<float> before = {call.input<float>(2), changed, w.d, w.d};
+  const float *start = call.input<float>(4), delta = std::max(*call.input<float>(3), std::numeric_limits<float>::min());
+  float* out = call.output<float>(0) - call.share.begin;
+  ColumnMemory* memory = call.output<ColumnMemory>(2) - call.share.begin;
+  const Sample<float> sample(w.n);
   std::atomic<int64_t> open{0};
-  const int64_t pieces = std::min<int64_t>(8 * call.threads, (call.share.size() + kLanes<T> - 1) / kLanes<T>);
+  const int64_t pieces = std::min<int64_t>(8 * call.threads, (call.share.size() + 15) / 16);
   call.run(pieces, 64 * changed * call.share.size(), [&](int64_t i) {
     const Range mine = call.share.piece(i, pieces);
     for (int64_t row = 0; row < changed; ++row) {
-      const T *old = before.row(row), *now = w.row(rows[row]);
+      const float *old = before.row(row), *now = w.row(rows[row]);
       for (int64_t j = mine.begin; j < mine.end; ++j) {
         if (old[j] == now[j]) continue;
-        memory.count(j, delta, old[j], -1);
-        memory.count(j, delta, now[j], 1);
+        memory[j].count(old[j], delta, -1);
+        memory[j].count(now[j], delta, 1);
       }
     }
-    std::vector<Row<T>> tile;
+    std::vector<Row<float>> column(w.n);
     for (int64_t j = mine.begin; j < mine.end; ++j) {
-      const double root = memory.listed[j] >= 0 ? memory.root(j, delta, start[j]) : NAN;
-      out[j] = T(root);
-      if (!std::isnan(root)) continue;
+      out[j] = float(memory[j].root(delta, start[j]));
+      if (!std::isnan(out[j])) continue;
       // All of W is needed for this column.
-      tile.resize(n);
-      T odd = 0, found[kLanes<T>] = {};
-      for (int64_t k = 0; k < n; ++k) {
-        const T x = w.row(k)[j];
+      float odd = 0, found[kLanes<float>];
+      for (int64_t k = 0; k < w.n; ++k) {
+        const float x = w.row(k)[j];
         odd += x - x;
-        vector_at(tile[k].entries) = Vector<T>{} + x;
+        vector_at(column[k].entries) = Vector<float>{} + x;
       }
-      out[j] = odd;
-      if (odd != 0) continue;
-      open += delta_median_tile<T>(tile[0].entries, nullptr, sample, double(n), delta, start + j, 1, found);
+      if (odd != 0) continue;  // It is not finite.
+      open += delta_median_tile<float>(column[0].entries, nullptr, sample, double(w.n), delta, start + j, 1, found);
       out[j] = found[0];
-      memory.fill(j, tile[0].entries, n, delta, double(found[0]));
+      memory[j].fill(column, delta, double(found[0]));
     }
   });
   call.output<int32_t>(1)[0] = int32_t(open);
@@ -901,7 +859,7 @@ struct Kernel {
 #define KERNEL(name, covers_rows) {#name, covers_rows, name<float>, name<double>}
 constexpr Kernel kKernels[] = {
     KERNEL(weighted_sum, false), KERNEL(pulls, true), KERNEL(medians, false),
-    KERNEL(delta_medians, false), KERNEL(incremental_medians, false),
+    KERNEL(delta_medians, false), {"incremental_medians", false, incremental_medians, nullptr},
 };
 
 // Runs a kernel on the `size` rows or columns from `begin` on; returns false if there is no such kernel.

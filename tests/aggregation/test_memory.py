@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedplus as fp
-from fedplus.aggregation import Changed
+from fedplus.aggregation import Changed, kernels
 
 N, D, CHANGED = 256, 37, 8
 LAYOUT = (("body", 20), ("head", 17))
@@ -27,7 +27,7 @@ def begun(aggregator, w):
     """W of N equal models, and the memory of that."""
     first = jnp.asarray(w, jnp.float32)
     memory = jax.tree.map(jnp.array, aggregator.init(first, N, CHANGED))
-    assert memory != ()
+    assert memory != () or not kernels.available()
     return np.tile(np.asarray(first), (N, 1)), first, memory
 
 

@@ -190,8 +190,7 @@ def _solve(
     """Return the aggregate, and whether all models that count are finite."""
     if weights is not None:
         # The heaviest party stands in for those that do not count, so that no pass need ask.
-        counts = weights[:, None] > 0
-        w_local = jnp.where(counts, w_local, w_local[jnp.argmax(weights)])
+        w_local = jnp.where(weights[:, None] > 0, w_local, w_local[jnp.argmax(weights)])
     result = aggregator.solve(jnp.asarray(w_local), weights, start)
     if aggregator.shows_non_finite:
         return result, jnp.isfinite(result.w).all()

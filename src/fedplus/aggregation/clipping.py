@@ -3,6 +3,7 @@
 from typing import final
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from typing_extensions import override
 
@@ -39,7 +40,21 @@ class CentredClipping(AbstractAggregator):
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        return clipped(w_local, weights, start, self.tau, self.iterations)
+        w_local = jnp.asarray(w_local)
+        each = jnp.asarray(kernels.each_weight(w_local, weights))
+        begin = CoordinateMedian().solve(w_local, weights, None).w if start is None else start
+        # Beyond all distances, one τ is like another; a huge one would make each pull vanish.
+        farthest = jnp.max(jnp.abs(w_local - begin)) * w_local.shape[1] ** 0.5
+        tau = jnp.minimum(self.tau, 4 * farthest + np.finfo(w_local.dtype).tiny)
+
+        def once(_: Array, carry: tuple[Vector, Array]) -> tuple[Vector, Array]:
+            v, _ = carry
+            _, pull = kernels.pulls(w_local, each / jnp.sum(each), tau, v)
+            return v + tau * pull, tau * jnp.sqrt(jnp.sum(pull**2))
+
+        first = jnp.asarray(begin), jnp.zeros((), w_local.dtype)
+        w, moved = lax.fori_loop(0, self.iterations, once, first)
+        return Aggregate(w, jnp.full((), self.iterations, jnp.int32), moved, jnp.array(True))
 
 
 @final
@@ -60,23 +75,4 @@ class NormClipping(AbstractAggregator):
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        return clipped(w_local, weights, start, self.tau, 1)
-
-
-def clipped(
-    w_local: Matrix, weights: Vector | None, start: Vector | None, tau: Array | float, times: int
-) -> Aggregate:
-    """So many clipped means; the residual is how far the last one moved."""
-    w_local = jnp.asarray(w_local)
-    tau = jnp.minimum(tau, jnp.finfo(w_local.dtype).max / 8)  # type: ignore[no-untyped-call]
-    each = jnp.asarray(kernels.each_weight(w_local, weights))
-    begin = CoordinateMedian().solve(w_local, weights, None).w if start is None else start
-
-    def once(_: Array, carry: tuple[Vector, Array]) -> tuple[Vector, Array]:
-        v, _ = carry
-        _, pull = kernels.pulls(w_local, each / jnp.sum(each), tau, v)
-        return v + tau * pull, tau * jnp.sqrt(jnp.sum(pull**2))
-
-    zero = jnp.zeros((), w_local.dtype)
-    w, moved = lax.fori_loop(0, times, once, (jnp.asarray(begin), zero))
-    return Aggregate(w, jnp.full((), times, jnp.int32), moved, jnp.array(True))
+        return CentredClipping(self.tau, 1).solve(w_local, weights, start)

@@ -1,6 +1,6 @@
 """The coordinatewise median and the δ-coordinatewise median."""
 
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import jax.numpy as jnp
 from typing_extensions import override
@@ -12,25 +12,8 @@ from fedplus._types import Array, Matrix, Vector, settings, static
 from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed, exact
 
-MANY_MODELS = 4 * kernels.LISTED
+MANY_MODELS = 200
 """From so many models on, a memory of each coordinate saves time."""
-
-
-class ColumnMemory(NamedTuple):
-    """What is remembered of each coordinate, so that its δ-median follows from the models that changed.
-
-    While a median stays within an interval, most models only count: as above it, below it, or
-    within δ of all of it. The others are listed. ``csrc/kernels.cc`` says how this is used.
-    """
-
-    interval: Matrix
-    """(2, d)."""
-    counts: Matrix
-    """(4, d): models above, below, within δ, and listed; the last is −1 if nothing is known."""
-    sums: Matrix
-    """(2, 2 d): numbers of 64 bits, each in two words of 32."""
-    values: Matrix
-    """(d, LISTED): the lists."""
 
 
 @final
@@ -66,23 +49,21 @@ class CoordinateMedian(AbstractAggregator):
 
     @override
     def init(self, w: Vector, parties: int, changed: int) -> Any:
+        """Return the memory of ``kernels.incremental_medians``."""
         few = changed * 8 <= parties and parties >= MANY_MODELS and not self._is_plain()
         if not (few and kernels.available() and w.dtype == jnp.float32):
             return ()
         d = share_of(w.size, parties * w.size).size
-        return ColumnMemory(
-            jnp.zeros((2, d), w.dtype), jnp.full((4, d), -1, jnp.int32),
-            jnp.zeros((2, 2 * d), jnp.int32), jnp.zeros((d, kernels.LISTED), w.dtype),
-        )  # fmt: skip
+        return (jnp.full((d, kernels.MEMORY_WORDS), -1, jnp.int32),)  # Nothing is known.
 
     @override
     def follow(
         self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
     ) -> tuple[Aggregate, Any]:
         w, missed, after = kernels.incremental_medians(
-            w_local, changed.rows, changed.before, self.delta, start, memory
+            w_local, changed.rows, changed.before, self.delta, start, *memory
         )
-        return _solved(w, missed), ColumnMemory(*after)
+        return _solved(w, missed), (after,)
 
     def _is_plain(self) -> bool:
         """Return whether δ is 0; a traced δ is not."""

@@ -331,9 +331,7 @@ def _norm(x: Vector) -> Any:
 
 def _begin(w_local: Matrix, weights: Vector, delta: Any) -> Any:
     """Return a point near the median: a mean that is reweighted by distances in some of the columns."""
-    xp = namespace(w_local)
     some = w_local[:, _some(w_local.shape[1], SAMPLE_COLUMNS)]
-    some = xp.ascontiguousarray(some) if xp is np else some
     delta = delta * (some.shape[1] / w_local.shape[1]) ** 0.5
     r, _ = kernels.pulls(some, weights, delta, kernels.medians(some, None))
     q = _reweighted(r, weights, delta)

@@ -5,16 +5,13 @@ run row by row there. On a GPU the plain reductions are the fast ones.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from fedplus._types import Array, Matrix, Vector, epsilon
-
-Term: TypeAlias = Callable[[Array, Array], tuple[Array, ...]]
-"""(w_k, a_k) ↦ what party k contributes to each sum."""
 
 
 def weighted_sum(w_local: Matrix, p: Vector) -> Vector:
@@ -24,40 +21,17 @@ def weighted_sum(w_local: Matrix, p: Vector) -> Vector:
 
 def pulls(w_local: Matrix, weights: Vector, delta: Array, at: Vector) -> tuple[Vector, Vector]:
     """Return distances r_k = ‖w_k − at‖ and Σ_k a_k (w_k − at) / max(r_k, δ)."""
-    least = 1e3 / np.finfo(w_local.dtype).max
-
-    def pull(w_k: Vector, a_k: Array) -> tuple[Array, Vector]:
-        away = w_k - at
-        r = _length(away)
-        reach = jnp.maximum(r, delta)
-        return r, jnp.where(reach > 0, a_k / jnp.maximum(reach, least), 0) * away
-
-    def by_rows(w_local: Matrix, weights: Vector) -> tuple[Vector, Vector]:
-        def add(k: Array, sums: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
-            r, total = sums
-            r_k, pulled = pull(w_local[k], weights[k])
-            return r.at[k].set(r_k), total + pulled
-
-        none = jnp.zeros_like(weights), jnp.zeros_like(at)
-        found: tuple[Vector, Vector] = lax.fori_loop(0, len(w_local), add, none)
-        return found
-
-    def at_once(w_local: Matrix, weights: Vector) -> tuple[Vector, Vector]:
-        r, pulled = pull(w_local, weights[:, None])
-        return r[:, 0], jnp.sum(pulled, axis=0)
-
-    found: tuple[Vector, Vector] = lax.platform_dependent(
-        w_local, weights, cpu=by_rows, default=at_once
-    )
-    return found
+    r = _length(w_local - at)
+    reach, least = jnp.maximum(r, delta), 1e3 / np.finfo(w_local.dtype).max
+    q = jnp.where(reach > 0, weights / jnp.maximum(reach, least), 0)
+    return r, _over_rows(w_local, q, lambda w_k, q_k: (q_k * (w_k - at),))[0]
 
 
-def _length(away: Array) -> Array:
-    """‖·‖₂ over the last axis, without overflow or underflow of the squares."""
-    largest = jnp.max(jnp.abs(away), axis=-1, keepdims=True)
-    share = away / jnp.where(largest > 0, largest, 1)
-    length = largest * jnp.sqrt(jnp.sum(share * share, axis=-1, keepdims=True))
-    return length if away.ndim > 1 else length[0]
+def _length(away: Matrix) -> Vector:
+    """‖·‖₂ of each row, without overflow or underflow of the squares."""
+    largest = jnp.max(jnp.abs(away), axis=1)
+    share = away / jnp.where(largest > 0, largest, 1)[:, None]
+    return largest * jnp.sqrt(jnp.sum(share * share, axis=1))
 
 
 def medians(w_local: Matrix, weights: Vector | None, start: Any) -> Vector:
@@ -112,9 +86,9 @@ def delta_medians(
 
 
 def _over_rows(
-    w_local: Matrix, weights: Vector, term: Term, combine: Callable[..., Array] = jnp.add
+    w_local: Matrix, weights: Vector, term: Callable[..., Any], combine: Any = jnp.add
 ) -> tuple[Vector, ...]:
-    """Combine what all parties contribute, by default as a sum."""
+    """Combine what term(w_k, a_k) says that each party contributes, by default as sums."""
 
     def by_rows(w_local: Matrix, weights: Vector) -> tuple[Vector, ...]:
         def add(k: Array, sums: tuple[Vector, ...]) -> tuple[Vector, ...]:

@@ -36,8 +36,8 @@ from fedplus._types import Array, Matrix, Vector
 from fedplus.aggregation import jax_kernels
 
 LIBRARY = Path(__file__).with_name("_kernels.so")
-LISTED = 48
-"""Entries per column that the memory of ``incremental_medians`` lists; kListed in csrc/kernels.cc."""
+MEMORY_WORDS = 58
+"""Words of 32 bits per column that ``incremental_medians`` remembers; so in csrc/kernels.cc."""
 
 _ENABLED: ContextVar[bool] = ContextVar("kernels", default=True)
 
@@ -194,8 +194,8 @@ def delta_medians(
 
 
 def incremental_medians(
-    w_local: Matrix, rows: Array, before: Matrix, delta: Any, start: Vector, memory: tuple[Any, ...]
-) -> tuple[Vector, Array, tuple[Any, ...]]:
+    w_local: Matrix, rows: Array, before: Matrix, delta: Any, start: Vector, memory: Array
+) -> tuple[Vector, Array, Array]:
     """Return the δ-coordinatewise median of a W in which few rows changed. It needs kernels.
 
     Args:
@@ -204,18 +204,16 @@ def incremental_medians(
         before: (K, d), what these rows were then.
         delta: δ.
         start: The last median.
-        memory: What the last call returned; ``coordinate_median.ColumnMemory`` says what it holds.
+        memory: What the last call returned, (d, MEMORY_WORDS); −1 if nothing is known.
 
     Returns:
         The median, how many of its coordinates were not found, and the new memory.
     """
     share = share_of(w_local.shape[1], w_local.size)
-    inputs = [rows.astype(jnp.int32), before, _scalar(delta, w_local), start, *memory]
-    aliases = {6 + i: 2 + i for i in range(len(memory))}  # The memory is changed in place.
-    w, missed, *after = _call(
-        "incremental_medians", share, w_local, inputs, ["columns", "count"], memory, aliases
-    )
-    return share.gather(w), share.add(missed)[0], tuple(after)
+    inputs = [rows.astype(jnp.int32), before, _scalar(delta, w_local), start, memory]
+    outputs = ["columns", "count", "memory"]
+    w, missed, after = _call("incremental_medians", share, w_local, inputs, outputs)
+    return share.gather(w), share.add(missed)[0], after
 
 
 def _scalar(delta: Any, w_local: Any) -> Any:
@@ -258,20 +256,21 @@ def _run(
 
 def _shapes(w_local: Any, outputs: Sequence[str], columns: int) -> list[tuple[Any, Any]]:
     n, d = w_local.shape
-    sizes = {"columns": columns, "rows": n, "count": 1}
-    return [((sizes.get(x, d),), np.int32 if x == "count" else w_local.dtype) for x in outputs]
+    float_, int_ = w_local.dtype, np.dtype(np.int32)
+    shapes = {
+        "columns": ((columns,), float_), "rows": ((n,), float_), "sum": ((d,), float_),
+        "count": ((1,), int_), "memory": ((columns, MEMORY_WORDS), int_),
+    }  # fmt: skip
+    return [shapes[kind] for kind in outputs]
 
 
-def _call(
-    name: str, share: Share, w_local: Any, inputs: Any, outputs: Sequence[str], memory: Any = (),
-    aliases: Any = None,
-) -> Any:  # fmt: skip
+def _call(name: str, share: Share, w_local: Any, inputs: Any, outputs: Sequence[str]) -> Any:
     """Call a kernel from a JAX program. A core that shares a pass does its share alone."""
-    shapes = _shapes(w_local, outputs, share.size) + [(x.shape, x.dtype) for x in memory]
     struct: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
-    results = [struct(*shape) for shape in shapes]
+    results = [struct(*shape) for shape in _shapes(w_local, outputs, share.size)]
+    in_place = {len(inputs) + 1: len(outputs) - 1} if "memory" in outputs else None
     call = jax.ffi.ffi_call(
-        "fedplus", results, vmap_method="sequential", input_output_aliases=aliases
+        "fedplus", results, vmap_method="sequential", input_output_aliases=in_place
     )
     begin = jnp.asarray(share.begin, jnp.int32).reshape(1)
     size, alone = np.int64(share.size), np.int64(share.axis is not None)
@@ -279,9 +278,10 @@ def _call(
 
 
 def _run_numpy(name: str, w_local: Any, inputs: Any, outputs: Sequence[str]) -> list[Any]:
-    """Run a kernel on NumPy arrays, of which rows of W may lie apart."""
-    library: Any = _library()
-    dtype = w_local.dtype
+    """Run a kernel on NumPy arrays; rows of W may lie apart."""
+    library, dtype = _library(), w_local.dtype
+    assert library is not None
+    w_local = w_local if w_local.strides[1] == dtype.itemsize else np.ascontiguousarray(w_local)
     arrays = [w_local, *(x if x is None else np.ascontiguousarray(x, dtype) for x in inputs)]
     results = [np.empty(*shape) for shape in _shapes(w_local, outputs, w_local.shape[1])]
     stride = w_local.strides[0] // w_local.itemsize

@@ -11,6 +11,15 @@ from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed, exact
 
 
+class Sum(NamedTuple):
+    """Σ_k w_k as the sum of two vectors, so that adding to it loses nothing."""
+
+    high: Vector
+    low: Vector
+    lost: Array
+    """A bound on what both together miss of an entry."""
+
+
 @final
 @settings
 class Mean(AbstractAggregator):
@@ -40,38 +49,25 @@ class Mean(AbstractAggregator):
     def follow(
         self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
     ) -> tuple[Aggregate, Any]:
-        return _follow(w_local, memory, changed)
+        n, now = len(w_local), w_local[changed.rows]
+        more = now - changed.before
+        by = kernels.weighted_sum(more, jnp.ones_like(more[:, 0]))
+        # A sum and what its rounding left, whatever their sizes (Knuth).
+        high = memory.high + by
+        took = high - memory.high
+        low = memory.low + ((memory.high - (high - took)) + (by - took))
+        size = jnp.max(jnp.sum(jnp.abs(more), axis=0), initial=0)
+        lost = memory.lost + epsilon(now) * len(now) * size
+        # The new model with the smallest entries sets the scale, so that outliers do not hide an error.
+        allowed = 0.25 * epsilon(now) * n * jnp.min(jnp.max(jnp.abs(now), axis=1), initial=jnp.inf)
 
+        def again(known: Sum) -> Sum:
+            # The weights depend on the loop, so that XLA does not compute the sum before it.
+            each = jnp.where(known.lost <= allowed, 0, jnp.ones(n, now.dtype))
+            total = kernels.weighted_sum(w_local, each)
+            return Sum(total, jnp.zeros_like(low), jnp.zeros_like(lost))
 
-class Sum(NamedTuple):
-    """Σ_k w_k as the sum of two vectors, so that adding to it loses nothing."""
-
-    high: Vector
-    low: Vector
-    lost: Array
-    """A bound on what both together miss of an entry."""
-
-
-def _follow(w_local: Matrix, memory: Sum, changed: Changed) -> tuple[Aggregate, Sum]:
-    n, now = len(w_local), w_local[changed.rows]
-    more = now - changed.before
-    by = kernels.weighted_sum(more, jnp.ones_like(more[:, 0]))
-    # A sum and what its rounding left, whatever their sizes (Knuth).
-    high = memory.high + by
-    took = high - memory.high
-    low = memory.low + ((memory.high - (high - took)) + (by - took))
-    lost = memory.lost + epsilon(now) * len(now) * jnp.max(
-        jnp.sum(jnp.abs(more), axis=0), initial=0
-    )
-    # The new model with the smallest entries sets the scale, so that outliers do not hide an error.
-    allowed = 0.25 * epsilon(now) * n * jnp.min(jnp.max(jnp.abs(now), axis=1), initial=jnp.inf)
-
-    def again(known: Sum) -> Sum:
-        # The weights depend on the loop, so that XLA does not compute the sum before it.
-        each = jnp.where(known.lost <= allowed, 0, jnp.ones(n, now.dtype))
-        return Sum(kernels.weighted_sum(w_local, each), jnp.zeros_like(low), jnp.zeros_like(lost))
-
-    # A loop of at most one turn, because a conditional would copy W.
-    first = Sum(high, low, lost)
-    known = lax.while_loop(lambda known: ~(known.lost <= allowed), again, first)
-    return exact((known.high + known.low) / n), known
+        # A loop of at most one turn, because a conditional would copy W.
+        first = Sum(high, low, lost)
+        known = lax.while_loop(lambda known: ~(known.lost <= allowed), again, first)
+        return exact((known.high + known.low) / n), known
