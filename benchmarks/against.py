@@ -10,8 +10,10 @@ other one again, whose two runs are averaged. A share above 1 means that this ch
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -58,10 +60,13 @@ def worker(n, d):
     print(json.dumps(aggregation.timed(contenders, repeats=15, least=0.3, seconds=3.0)))
 
 
-def run(checkout, *args):
+def run(checkout, *args, **environment):
     """Return the JSON that a script of this checkout prints in the environment of another one."""
     python = Path(checkout) / ".venv" / "bin" / "python"
-    done = subprocess.run([str(python), *args], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [str(python), *args], capture_output=True, text=True, check=True,
+        env=os.environ | environment,
+    )  # fmt: skip
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -107,6 +112,20 @@ def simulation_shares(other, workloads, seconds):
     return rows
 
 
+def first_process(other, repeats=3):
+    """Compare the seconds to the end of the first round if no cache holds anything yet."""
+    script = [str(HERE / "ours.py"), "--workload", "B", "--method", "fedgeomed+", "--seconds", "1"]
+    times = {"other": [], "this": []}
+    for _ in range(repeats):
+        for name, checkout in (("other", other), ("this", HERE.parent)):
+            with tempfile.TemporaryDirectory() as empty:
+                caches = dict.fromkeys(("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"), empty)
+                times[name].append(run(checkout, *script, **caches)["first_round_seconds"])
+    row = {"seconds": times, "share": round(min(times["other"]) / min(times["this"]), 2)}
+    print("first process", row, flush=True)
+    return row
+
+
 def main():
     """Run, print and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -134,6 +153,8 @@ def main():
     report["simulation"] = report.get("simulation", {}) | simulation_shares(
         asked.other, names[:1] if asked.quick else names, asked.seconds
     )
+    if "B" in names:
+        report["first round with empty caches, B fedgeomed+"] = first_process(asked.other)
     temporary = asked.out.with_suffix(".tmp")
     temporary.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
     temporary.replace(asked.out)

@@ -320,11 +320,6 @@ void pulls(const Call& call) {  // W, a, δ, at → r, Σ_k a_k (w_k − at) / m
   const int64_t most = std::max<int64_t>(1, std::min(kShortSum, (rows.size() + threads - 1) / threads));
   const int64_t chunks = std::max<int64_t>(1, (rows.size() + most - 1) / most);
   std::fill(r, r + w.n, T(0));
-  if (chunks == 1) {
-    std::fill(out, out + w.d, T(0));
-    call.run(1, 0, [&](int64_t) { add_pulls(w, a, delta, at, rows, r, out); });
-    return;
-  }
   std::unique_ptr<T[]> partials(new T[chunks * w.d]);
   call.run(chunks, operations, [&](int64_t i) {
     T* mine = partials.get() + i * w.d;
@@ -493,8 +488,7 @@ INLINE void median_tile(const T* tile, const T* a, int64_t n, double total, Vect
                         Vector<T> spread, T* found) {
   const double tie = 4 * std::numeric_limits<T>::epsilon() * total, near = 3.0 * total / double(n);
   const double tiny = std::numeric_limits<T>::min();
-  double low[kLanes<T>], high[kLanes<T>], pull_low[kLanes<T>] = {}, pull_high[kLanes<T>] = {};
-  double pull[kLanes<T>];  // > 0: the median is above
+  double low[kLanes<T>], high[kLanes<T>], pull_low[kLanes<T>] = {}, pull_high[kLanes<T>] = {}, pull[kLanes<T>];
   bool done[kLanes<T>] = {};
   std::fill(low, low + kLanes<T>, -INFINITY);
   std::fill(high, high + kLanes<T>, INFINITY);
@@ -505,7 +499,7 @@ INLINE void median_tile(const T* tile, const T* a, int64_t n, double total, Vect
     });
     bool all_near = true;
     for (int64_t l = 0; l < kLanes<T>; ++l) {
-      pull[l] = total - 2 * up_to[0][l];
+      pull[l] = total - 2 * up_to[0][l];  // > 0: the median is above
       all_near = all_near && (done[l] || std::abs(pull[l]) <= near);
     }
     Vector<T> below = at, above = at;

@@ -30,6 +30,8 @@ STEP = {4: 1e-6, 8: 1e-11}
 w; by the number of bytes of an entry."""
 ACCURACY = 1e-5
 """How near the minimiser w must be, or f(w)/Σ a_k to its minimum, relative to the same distance."""
+FEW = 16
+"""Models up to which their inner products tell where to begin."""
 SAMPLE_ROWS, SAMPLE_COLUMNS = 15, 64
 """How much of W is looked at to find a start, and to see whether models may lie on one line."""
 
@@ -65,13 +67,16 @@ class GeometricMedian(AbstractAggregator):
         each = each / each.max()
 
         def search() -> Aggregate:
-            w = _begin(w_local, each, self.delta) if start is None else start
-            return _search(w_local, each, self.delta, _evaluate(w_local, each, self.delta, w))[0]
+            if len(w_local) <= FEW:
+                w = _begin_few(w_local, each, self.delta)
+            else:
+                w = _begin(w_local, each, self.delta) if start is None else start
+            return _search(w_local, each, self.delta, w)[0]
 
         def search_line() -> Aggregate:
-            line = _line(w_local)
-            on_it = lambda: _on_a_line(line, weights, self.delta)  # noqa: E731
-            return cond(w_local, line.holds_all, on_it, search)  # type: ignore[no-any-return]
+            line, holds_all = _line(w_local)
+            on_it = lambda: _on_a_line(*line, weights, self.delta)  # noqa: E731
+            return cond(w_local, holds_all, on_it, search)  # type: ignore[no-any-return]
 
         found: Aggregate = cond(w_local, _may_be_collinear(w_local), search_line, search)
         return found
@@ -99,8 +104,8 @@ class GeometricMedian(AbstractAggregator):
         _, before = kernels.pulls(changed.before, ones, delta, w)
         now, after = kernels.pulls(w_local[changed.rows], ones, delta, w)
         pull = jnp.where(known, pull + (after - before), 0)
-        first = _evaluation(w_local, each, delta, w, r.at[changed.rows].set(now), pull)
-        found, last = _search(w_local, each, delta, first)
+        last = _evaluation(w_local, each, delta, w, r.at[changed.rows].set(now), pull)
+        found, last = _search(w_local, each, delta, last.proposal)
         return found, (last.w, last.r, last.pull)
 
 
@@ -114,10 +119,8 @@ class Evaluation(NamedTuple):
     """(d,): Σ_k a_k (w_k − w) / max(r_k, δ), the negative gradient of f."""
     slope: Array
     """Σ_k a_k / max(r_k, δ)."""
-    nearest: Array
-    """Which model is nearest to w."""
     dominated: Array
-    """Whether that model makes up half of the slope, so that reweighted means creep."""
+    """Whether the nearest model makes up half of the slope, so that reweighted means creep."""
     proposal: Vector
     """(d,): where to go from w: to the reweighted mean w + pull / slope, or as ``_beside`` says."""
 
@@ -125,10 +128,6 @@ class Evaluation(NamedTuple):
     def step(self) -> Any:
         """The way from w to the proposal."""
         return self.proposal - self.w
-
-
-def _evaluate(w_local: Matrix, weights: Vector, delta: Any, w: Vector) -> Evaluation:
-    return _evaluation(w_local, weights, delta, w, *kernels.pulls(w_local, weights, delta, w))
 
 
 def _evaluation(
@@ -147,7 +146,7 @@ def _evaluation(
         lambda: _beside(w, pull, row(w_local, nearest), others, xp.vdot(weights, as_near)),
         lambda: w + pull / slope, both=True,
     )  # fmt: skip
-    return Evaluation(w, r, pull, slope, nearest, dominated, proposal)
+    return Evaluation(w, r, pull, slope, dominated, proposal)
 
 
 def _beside(w: Vector, pull: Vector, place: Vector, others: Any, held: Any) -> Any:
@@ -181,58 +180,59 @@ def _reweighted(r: Vector, weights: Vector, delta: Any) -> Any:
 
 
 class _State(NamedTuple):
+    w: Vector
+    """The point to look at next."""
     here: Evaluation
-    before: Evaluation
-    """The point before, for the secant."""
-    secant: Array
-    """Whether ``before`` is of use."""
+    """The point before."""
+    by_secant: Array
+    """Whether w was reached by a secant step."""
     astray: Array
-    """Whether a secant step led away, so that the proposal of ``before`` is taken instead."""
+    """Whether the secant step before led away, so that w is where a reweighted mean would have led."""
     left: Array
-    """‖·‖₂ of the step of a reweighted mean."""
+    """‖·‖₂ of the step from ``here``."""
     iterations: Array
     converged: Array
 
 
 def _search(
-    w_local: Matrix, weights: Vector, delta: Any, first: Evaluation
+    w_local: Matrix, weights: Vector, delta: Any, w: Vector
 ) -> tuple[Aggregate, Evaluation]:
-    """Iterate from one point, which need not be the result of a pass, until w is certified."""
+    """Iterate from w until it is certified."""
     xp = namespace(w_local)
-    no, one = xp.asarray(False), xp.asarray(1, xp.int32)
-    begin = _State(first, first, no, no, xp.asarray(xp.inf, w_local.dtype), one, no)
-
-    def go_on(s: _State) -> Any:
-        return ~s.converged & (s.iterations < MOST_ITERATIONS)
 
     def turn(s: _State) -> _State:
-        here, before = s.here, s.before
+        before, seen = s.here, kernels.pulls(w_local, weights, delta, s.w)
+        here = _evaluation(w_local, weights, delta, s.w, *seen)
+        left, converged = _certify(w_local, here, weights, delta)
+        astray = s.by_secant & ~(left <= 2 * s.left)
+        converged, astray = agreed(xp.stack([converged, astray]), w_local)
+        secant = (s.iterations > 0) & ~(astray | s.astray) & (here.dominated == before.dominated)
+        secant = secant & (s.iterations < LINE_SEARCH_AFTER)
 
         def by_secant() -> Any:
-            step = here.slope * here.step
-            turned = step - here.slope * before.step
-            square = xp.vdot(turned, turned)
-            share = xp.vdot(turned, step) / xp.where(square > 0, square, 1)
-            return here.proposal - share * (here.proposal - before.proposal)
+            # Anderson's mix of both proposals, by the inner products of both steps.
+            last = s.left * here.slope
+            product = xp.vdot(here.slope * here.step, here.slope * before.step)
+            change = (left * here.slope) ** 2 - 2 * product + last**2
+            share = (last**2 - product) / xp.where(change > 0, change, 1)
+            return share * here.proposal + (1 - share) * before.proposal
 
-        def ahead() -> Any:
-            return cond(w_local, s.secant, by_secant, by_step, both=True)
+        def by_mean() -> Any:
+            return xp.where(astray, before.proposal, here.proposal)
 
-        def by_step() -> Any:
-            return xp.where(s.astray, before.proposal, here.proposal)
-
-        slow = s.iterations > LINE_SEARCH_AFTER
-        w = cond(w_local, slow, lambda: _line_search(w_local, weights, delta, here, before), ahead)
-        now = _evaluate(w_local, weights, delta, w)
-        left, converged = _certify(w_local, now, weights, delta)
-        astray = s.secant & ~(left <= 2 * s.left)
-        converged, astray = agreed(xp.stack([converged, astray]), w_local)
-        secant = ~(astray | s.astray) & (now.dominated == here.dominated)
-        secant = secant & (s.iterations < LINE_SEARCH_AFTER)
+        w = cond(
+            w_local, s.iterations > LINE_SEARCH_AFTER,
+            lambda: _line_search(w_local, weights, delta, here, before),
+            lambda: cond(w_local, secant, by_secant, by_mean, both=True),
+        )  # fmt: skip
         left = xp.where(astray, s.left, left)
-        return _State(now, here, secant, astray, left, s.iterations + 1, converged)
+        return _State(w, here, secant, astray, left, s.iterations + 1, converged)
 
-    last = while_loop(w_local, go_on, turn, begin)
+    no, none, far = xp.asarray(False), xp.asarray(0, xp.int32), xp.asarray(xp.inf, w.dtype)
+    nowhere = Evaluation(w, weights, w, far, no, w)  # It is not used.
+    first = _State(w, nowhere, no, no, far, none, no)
+    go_on = lambda s: ~s.converged & (s.iterations < MOST_ITERATIONS)  # noqa: E731
+    last = while_loop(w_local, go_on, turn, first)
     # The residual of the paper's recursion, which moves w by δ times the mean pull.
     left = xp.where(delta > 0, delta * _norm(last.here.pull) / weights.sum(), last.left)
     found = Aggregate(last.here.w, last.iterations, left.astype(w_local.dtype), last.converged)
@@ -316,7 +316,8 @@ def _certify(w_local: Matrix, here: Evaluation, weights: Vector, delta: Any) -> 
     finite = xp.isfinite(r.sum()) & xp.isfinite(size)
     sure = near | low | (gradient == 0)
     sure = cond(w_local, ~sure & xp.any(at_w), resisted, lambda: sure)
-    return _norm(here.step), sure & finite
+    left = cond(w_local, here.dominated, lambda: _norm(here.step), lambda: size / here.slope)
+    return left, sure & finite
 
 
 def _norm(x: Vector) -> Any:
@@ -330,12 +331,29 @@ def _norm(x: Vector) -> Any:
 
 
 def _begin(w_local: Matrix, weights: Vector, delta: Any) -> Any:
-    """Return a point near the median: a mean that is reweighted by distances in some of the columns."""
+    """Return a mean that is reweighted by roughly the distances: those in some of the columns."""
     some = w_local[:, _some(w_local.shape[1], SAMPLE_COLUMNS)]
     delta = delta * (some.shape[1] / w_local.shape[1]) ** 0.5
     r, _ = kernels.pulls(some, weights, delta, kernels.medians(some, None))
     q = _reweighted(r, weights, delta)
     return kernels.weighted_sum(w_local, q / q.sum())
+
+
+def _begin_few(w_local: Matrix, weights: Vector, delta: Any) -> Any:
+    """Return the median but for rounding: reweighted means, by the inner products of the models."""
+    xp = namespace(w_local)
+    products = xp.matmul(w_local, w_local.T)
+
+    def turn(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        p, count = state
+        along = products @ p
+        squares = xp.diagonal(products) - 2 * along + xp.vdot(p, along)
+        q = _reweighted(xp.sqrt(xp.maximum(squares, 0)), weights, delta)
+        return q / q.sum(), count + 1
+
+    first = weights / weights.sum(), xp.asarray(0, xp.int32)
+    p, _ = while_loop(w_local, lambda state: state[1] < 30, turn, first)
+    return kernels.weighted_sum(w_local, p)
 
 
 def _some(total: int, count: int) -> Any:
@@ -345,15 +363,6 @@ def _some(total: int, count: int) -> Any:
 
 
 # ---- Models on one line, where the minimisers may form an interval
-
-
-class _Line(NamedTuple):
-    origin: Vector
-    direction: Vector
-    along: Vector
-    """(N,): where on the line each model is nearest, in units of ``direction``."""
-    holds_all: Array
-    """Whether all models lie on it, up to their rounding."""
 
 
 def _may_be_collinear(w_local: Matrix) -> Any:
@@ -368,8 +377,13 @@ def _may_be_collinear(w_local: Matrix) -> Any:
     return ~xp.any(both - products * products > 1e-3 * both)  # True if squares overflow.
 
 
-def _line(w_local: Matrix) -> _Line:
-    """Fit a line through a model amid the others and the one farthest from it."""
+def _line(w_local: Matrix) -> tuple[tuple[Vector, Vector, Vector], Array]:
+    """Fit a line through a model amid the others and the one farthest from it.
+
+    Returns:
+        The line (its origin, its direction and the places of the models on it, in units of the
+        direction), and whether all models lie on it, up to their rounding.
+    """
     xp = namespace(w_local)
     middle = kernels.medians(w_local, None)
 
@@ -392,14 +406,16 @@ def _line(w_local: Matrix) -> _Line:
     scaled = direction / unit
     square = xp.sum(scaled * scaled)
     along, on_it = each(place)
-    return _Line(origin, direction, along, xp.all(on_it))
+    return (origin, direction, along), xp.all(on_it)
 
 
-def _on_a_line(line: _Line, weights: Vector | None, delta: Any) -> Aggregate:
+def _on_a_line(
+    origin: Vector, direction: Vector, along: Vector, weights: Vector | None, delta: Any
+) -> Aggregate:
     """Return the median of models on one line, by their places on it."""
-    xp = namespace(line.origin)
-    length = _norm(line.direction)
-    found = CoordinateMedian(delta).solve((line.along * length)[:, None], weights, None)
-    w = line.origin + (found.w[0] / xp.where(length > 0, length, 1)) * line.direction
+    xp = namespace(origin)
+    length = _norm(direction)
+    found = CoordinateMedian(delta).solve((along * length)[:, None], weights, None)
+    w = origin + (found.w[0] / xp.where(length > 0, length, 1)) * direction
     residual = xp.asarray(found.residual, w.dtype)
     return Aggregate(w, xp.asarray(1, xp.int32), residual, xp.asarray(found.converged))

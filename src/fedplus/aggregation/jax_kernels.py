@@ -40,7 +40,7 @@ def medians(w_local: Matrix, weights: Vector | None, start: Any) -> Vector:
     half = 0.5 * jnp.sum(weights)
     tie = 8 * epsilon(w_local) * half
 
-    def up_to(w: Vector) -> Vector:
+    def up_to(w: Vector) -> Any:
         return _over_rows(w_local, weights, lambda w_k, a_k: (jnp.where(w_k <= w, a_k, 0),))[0]
 
     low = _bisect(lambda w: up_to(w) >= half - tie, w_local)
@@ -87,28 +87,22 @@ def delta_medians(
 
 def _over_rows(
     w_local: Matrix, weights: Vector, term: Callable[..., Any], combine: Any = jnp.add
-) -> tuple[Vector, ...]:
+) -> Any:
     """Combine what term(w_k, a_k) says that each party contributes, by default as sums."""
 
-    def by_rows(w_local: Matrix, weights: Vector) -> tuple[Vector, ...]:
+    def by_rows(w_local: Matrix, weights: Vector) -> Any:
         def add(k: Array, sums: tuple[Vector, ...]) -> tuple[Vector, ...]:
             return tuple(map(combine, sums, term(w_local[k], weights[k])))
 
-        found: tuple[Vector, ...] = lax.fori_loop(
-            1, len(w_local), add, term(w_local[0], weights[0])
-        )
-        return found
+        return lax.fori_loop(1, len(w_local), add, term(w_local[0], weights[0]))
 
-    def at_once(w_local: Matrix, weights: Vector) -> tuple[Vector, ...]:
+    def at_once(w_local: Matrix, weights: Vector) -> Any:
         reduce: Any = jnp.sum if combine is jnp.add else jnp.min
         return tuple(reduce(found, axis=0) for found in term(w_local, weights[:, None]))
 
     if len(w_local) > w_local.shape[1]:
         return at_once(w_local, weights)
-    found: tuple[Vector, ...] = lax.platform_dependent(
-        w_local, weights, cpu=by_rows, default=at_once
-    )
-    return found
+    return lax.platform_dependent(w_local, weights, cpu=by_rows, default=at_once)
 
 
 def _bisect(reached: Callable[[Vector], Array], w_local: Matrix) -> Vector:

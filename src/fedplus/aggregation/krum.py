@@ -49,11 +49,10 @@ class Krum(AbstractAggregator):
         apart = jnp.where(counts[None, :], apart, jnp.inf)
         apart = jnp.where(jnp.eye(len(apart), dtype=bool), jnp.inf, apart)
         nearest = jnp.sort(apart, axis=1)
-        place = jnp.arange(len(apart))
         near = jnp.clip(n - self.faulty - 2, 1, jnp.maximum(n - 1, 1))
         # So far away that its square is infinite or no number, a model scores worst, not best.
         nearest = jnp.where(jnp.isnan(nearest), jnp.inf, nearest)
-        score = jnp.sum(jnp.where((place < near) & (n > 1), nearest, 0), axis=1)
+        score = jnp.sum(jnp.where((jnp.arange(len(apart)) < near) & (n > 1), nearest, 0), axis=1)
         # Those that do not count come last, behind even an infinite score.
         order = jnp.argsort(jnp.lexsort((score, ~counts)))
         chosen = (order < self.keep) & counts

@@ -68,6 +68,5 @@ class Mean(AbstractAggregator):
             return Sum(total, jnp.zeros_like(low), jnp.zeros_like(lost))
 
         # A loop of at most one turn, because a conditional would copy W.
-        first = Sum(high, low, lost)
-        known = lax.while_loop(lambda known: ~(known.lost <= allowed), again, first)
+        known = lax.while_loop(lambda s: ~(s.lost <= allowed), again, Sum(high, low, lost))
         return exact((known.high + known.low) / n), known

@@ -53,7 +53,9 @@ class Moreau(AbstractAggregator):
     @cached_property
     def solver(self) -> AbstractAggregator:
         """The aggregator that minimises the envelope of this ψ."""
-        return SOLVERS.get(type(self.psi), _by_recursion)(self.psi)
+        if type(self.psi) in SOLVERS:
+            return SOLVERS[type(self.psi)](self.psi)
+        return Recursion(self.psi, tolerance=1e-11, most=20_000, accelerated=True)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
@@ -118,10 +120,6 @@ class BlockSolver(AbstractAggregator):
             self.psi.join(dict(zip(found, w, strict=True))), xp.max(xp.stack(iterations)),
             xp.sqrt(xp.sum(xp.stack(residuals) ** 2)), xp.all(xp.stack(converged)),
         )  # fmt: skip
-
-
-def _by_recursion(psi: AbstractPsi) -> AbstractAggregator:
-    return Recursion(psi, tolerance=1e-11, most=20_000, accelerated=True)
 
 
 SOLVERS: dict[type, Callable[[Any], AbstractAggregator]] = {
