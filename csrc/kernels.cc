@@ -682,19 +682,26 @@ INLINE int64_t delta_median_tile(const T* tile, const T* a, const Sample<T>& sam
   const int64_t n = sample.n;
   Vector<T> low, high, spread;
   sample.take(tile, low, high, spread);
-  Vector<T> at = T(0.5) * low + T(0.5) * high;
+  Vector<T> at = T(0.5) * low + T(0.5) * high, flat = at;
   Mask<T> solved = low > high;
   if (start != nullptr) {
     alignas(kVector) T begin[kLanes<T>];
     for (int64_t l = 0; l < kLanes<T>; ++l) begin[l] = start[std::min(l, lanes - 1)];
     at = absolute(load(begin) - at) <= 8 * spread + delta ? load(begin) : at;
   }
-  if (any(T(n) * delta < spread)) {  // Few entries are within δ: begin at the median.
+  if (a == nullptr && n == sample.size) {  // The sample is all there is, so its middle tells of intervals.
+    Vector<T> sum = {};
+    for (int64_t k = 0; k < n; ++k) sum += load(tile + k * kLanes<T>);
+    solved = high - low >= 2 * delta;
+    flat = smaller(larger(sum / T(n), low + delta), high - delta);
+  } else if (any(T(n) * delta < spread)) {  // Few entries are within δ: begin at the median.
     alignas(kVector) T median[kLanes<T>];
     median_tile(tile, a, n, total, at, spread, median);
     at = load(median);
   }
-  vector_at(found) = root_tile(tile, a, n, total, delta, at, spread, solved);
+  const Mask<T> is_flat = solved;
+  if (any(~solved)) at = root_tile(tile, a, n, total, delta, at, spread, solved);
+  vector_at(found) = is_flat ? flat : at;
   int64_t open = 0;
   for (int64_t l = 0; l < lanes; ++l) open += solved[l] ? 0 : 1;
   return open;

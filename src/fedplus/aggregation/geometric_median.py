@@ -67,10 +67,8 @@ class GeometricMedian(AbstractAggregator):
         each = each / each.max()
 
         def search() -> Aggregate:
-            if len(w_local) <= FEW:
-                w = _begin_few(w_local, each, self.delta)
-            else:
-                w = _begin(w_local, each, self.delta) if start is None else start
+            begin = _begin_few if len(w_local) <= FEW else _begin
+            w = begin(w_local, each, self.delta) if start is None else start
             return _search(w_local, each, self.delta, w)[0]
 
         def search_line() -> Aggregate:

@@ -37,19 +37,15 @@ def _length(away: Matrix) -> Vector:
 def medians(w_local: Matrix, weights: Vector | None, start: Any) -> Vector:
     """Return the middle of all minimisers of Σ_k a_k |w_k − w| in each column."""
     weights = jnp.ones_like(w_local[:, 0]) if weights is None else weights
-    half = 0.5 * jnp.sum(weights)
+    mass = jnp.broadcast_to(weights[:, None], w_local.shape)
+    values, mass = lax.sort((w_local, mass), dimension=0, num_keys=1)
+    up_to, half = jnp.cumsum(mass, axis=0), 0.5 * jnp.sum(weights)
     tie = 8 * epsilon(w_local) * half
 
-    def up_to(w: Vector) -> Any:
-        return _over_rows(w_local, weights, lambda w_k, a_k: (jnp.where(w_k <= w, a_k, 0),))[0]
+    def first(reached: Array) -> Vector:
+        return jnp.take_along_axis(values, jnp.argmax(reached, axis=0)[None], axis=0)[0]
 
-    low = _bisect(lambda w: up_to(w) >= half - tie, w_local)
-    infinite = jnp.asarray(jnp.inf, w_local.dtype)
-    above = _over_rows(
-        w_local, weights,
-        lambda w_k, a_k: (jnp.where((w_k > low) & (a_k > 0), w_k, infinite),), combine=jnp.minimum,
-    )[0]  # fmt: skip
-    high = jnp.where(up_to(low) > half + tie, low, above)
+    low, high = first(up_to >= half - tie), first(up_to > half + tie)
     return _with_non_finite(0.5 * low + 0.5 * high, w_local)
 
 
@@ -85,20 +81,17 @@ def delta_medians(
     return _with_non_finite(found, w_local), jnp.zeros(1, jnp.int32)
 
 
-def _over_rows(
-    w_local: Matrix, weights: Vector, term: Callable[..., Any], combine: Any = jnp.add
-) -> Any:
-    """Combine what term(w_k, a_k) says that each party contributes, by default as sums."""
+def _over_rows(w_local: Matrix, weights: Vector, term: Callable[..., Any]) -> Any:
+    """Add up the sums to which each party contributes term(w_k, a_k)."""
 
     def by_rows(w_local: Matrix, weights: Vector) -> Any:
         def add(k: Array, sums: tuple[Vector, ...]) -> tuple[Vector, ...]:
-            return tuple(map(combine, sums, term(w_local[k], weights[k])))
+            return tuple(map(jnp.add, sums, term(w_local[k], weights[k])))
 
         return lax.fori_loop(1, len(w_local), add, term(w_local[0], weights[0]))
 
     def at_once(w_local: Matrix, weights: Vector) -> Any:
-        reduce: Any = jnp.sum if combine is jnp.add else jnp.min
-        return tuple(reduce(found, axis=0) for found in term(w_local, weights[:, None]))
+        return tuple(found.sum(axis=0) for found in term(w_local, weights[:, None]))
 
     if len(w_local) > w_local.shape[1]:
         return at_once(w_local, weights)
