@@ -1,7 +1,7 @@
 """Markdown tables of a result, for docs/speed.md: every table of that page is printed by this script.
 
 Run it as ``python benchmarks/table.py benchmarks/results/simulation-cpu.json``, or with a result of
-``aggregation.py``, ``methods.py`` or ``deployment.py``.
+``aggregation.py``, ``against.py``, ``methods.py`` or ``deployment.py``.
 """
 
 import json
@@ -140,8 +140,30 @@ def deployment(report):
     table([head, *(f"N = {n:,}" for n in counts)], rows)
 
 
+def against(report):
+    """Speed of this checkout as a share of another one's."""
+    sizes = report["aggregation"]
+    names = list(dict.fromkeys(name for row in sizes.values() for name in row))
+    plain = [name for name in names if not name.endswith("from w̃")]
+    rows = [[size, *(row[name]["share"] for name in plain)] for size, row in sizes.items()]
+    table([f"share of {report['other']}'s speed", *plain], rows)
+    (warm,) = [row for row in sizes.values() if len(row) > len(plain)]
+    table(
+        ["10 of 1,000 parties moved (d = 7,850)", f"share of {report['other']}'s speed"],
+        [[name, warm[name]["share"]] for name in names if name not in plain],
+    )
+    rows = [
+        [name, *map(figure, row["rounds a second"]), row["share"],
+         *(f"{mb:,.0f}" for mb in row["peak MB"])]
+        for name, row in report["simulation"].items()
+    ]  # fmt: skip
+    other = report["other"]
+    table(["", f"{other}, rounds/s", "now", "share", f"{other}, peak MB", "now, peak MB"], rows)
+
+
 KINDS = {
     "fedplus": simulation, "methods": methods, "server": deployment, "sizes": aggregation,
+    "other": against,
 }  # fmt: skip
 """What only such a result has ↦ how its tables are made."""
 
