@@ -35,11 +35,8 @@ LEVELS = {
 }
 """Flags of each library's instruction set level. Without the first there are no kernels."""
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"]
-FLAGS += [
-    "-fopenmp-simd",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-]  # For vectorisation; NaN and Inf keep working.
+# For vectorisation; NaN and Inf keep working.
+FLAGS += ["-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"]
 CONSEQUENCE = (
     "installing without compiled kernels. Results are the same; aggregation on a CPU is slower."
 )
