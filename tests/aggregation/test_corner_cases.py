@@ -2,10 +2,13 @@
 
 import criteria
 import exact
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import fedplus as fp
+from fedplus.aggregation import Changed
 
 
 @pytest.mark.parametrize("constant", [0, 1e5, 1e7])
@@ -46,3 +49,43 @@ def test_weights_and_a_start_of_another_type_are_converted():
     expected = fp.GeometricMedian()(models, weights.astype(np.float32)).w
     found = fp.GeometricMedian()(models, weights, start=np.zeros(8, np.float64)).w
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_mean_with_a_memory_ends_if_a_changed_model_is_not_finite(value):
+    """It looked at W again and again."""
+    models, mean = jnp.ones((40, 3)), fp.Mean()
+    changed = Changed(jnp.array([0]), models[:1])
+    memory = mean.init(models[0], 40, 1)
+    found, _ = mean.update(models.at[0].set(value), None, models[0], memory, changed)
+    assert not np.isfinite(found.w).any()
+
+
+def test_a_mean_with_a_memory_is_right_if_nothing_changed_since_the_start():
+    models, mean = jnp.full((40, 3), 2.0), fp.Mean()
+    changed = Changed(jnp.zeros(0, int), models[:0])
+    found, _ = mean.update(models, None, models[0], mean.init(models[0], 40, 0), changed)
+    np.testing.assert_allclose(found.w, 2.0)
+
+
+@pytest.mark.parametrize("aggregator", [fp.Mean(), fp.GeometricMedian(), fp.Moreau(fp.L1(0.1))])
+def test_weights_may_be_traced_where_models_are_numpys(aggregator):
+    models = np.random.default_rng(4).standard_normal((9, 4)).astype(np.float32)
+    weights = np.arange(1, 10).astype(np.float32)
+    found = jax.jit(lambda each: aggregator(models, each).w)(weights)
+    np.testing.assert_allclose(found, aggregator(models, weights).w, atol=1e-5)
+
+
+@pytest.mark.parametrize("aggregator", [fp.GeometricMedian(), fp.Moreau(fp.L1(0.1))])
+def test_half_precision_is_aggregated_in_single_precision(aggregator):
+    models = np.random.default_rng(5).standard_normal((9, 4)).astype(np.float16)
+    found = aggregator(jnp.asarray(models))
+    assert found.converged
+    np.testing.assert_allclose(found.w, aggregator(models.astype(np.float32)).w, atol=1e-5)
+
+
+def test_a_model_that_is_not_finite_ends_the_search():
+    models = jnp.asarray(np.random.default_rng(6).standard_normal((20, 4)), jnp.float32)
+    found = jax.jit(fp.GeometricMedian().solve)(models.at[3, 2].set(jnp.nan), None, None)
+    assert found.iterations < 5
+    assert not found.converged

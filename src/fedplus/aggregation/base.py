@@ -126,7 +126,8 @@ class AbstractAggregator(ABC):
             w_local: (N, d), one model per row.
             weights: (N,), not negative. A party of weight 0 is left out, whatever its row contains.
             start: (d,), a point near the result, such as the last round's w̃. It saves passes over W and
-                does not change the result, except for clipping, which clips distances from it.
+                does not change the result, except for clipping, which clips distances from it, and for
+                ``Recursion`` where several points minimise.
 
         Returns:
             The aggregate; ``w`` is a JAX array if ``w_local`` is one, else a NumPy array.
@@ -135,7 +136,8 @@ class AbstractAggregator(ABC):
             SettingError: Shapes do not fit, there are no parties, or entries are not finite. Under
                 ``jit`` entries cannot be checked: give such a party weight 0.
         """
-        models = kernels.as_input(w_local)
+        known = is_concrete(weights, start)
+        models = kernels.as_input(w_local if known else jnp.asarray(w_local))
         require_models(models)
         n, d = models.shape
         each = None if weights is None else _as(models, weights)

@@ -2,6 +2,7 @@
 
 from typing import Any, final
 
+import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
@@ -23,7 +24,7 @@ class CoordinateMedian(AbstractAggregator):
 
     .. math:: \operatorname{argmin}_w \tfrac1N \sum_k \|w_k - w\|_1
 
-    For δ > 0 it minimises the Moreau envelope of ψ = L1(δ) instead, which is a root of
+    For δ > 0 it minimises the Moreau envelope of ψ = L1(δ) instead (FedCoMed+), which is a root of
     Σ_k clip(w_k − w, −δ, δ) in each coordinate. An interval may minimise (an even number of parties, or
     weights that split in halves). Then the median is its midpoint, as in NumPy, and the δ-median its
     point nearest to the mean, where the paper's recursion stops. With fewer than half of the weight
@@ -51,7 +52,8 @@ class CoordinateMedian(AbstractAggregator):
     def init(self, w: Vector, parties: int, changed: int) -> Any:
         """Return the memory of ``kernels.incremental_medians``."""
         few = changed * 8 <= parties and parties >= MANY_MODELS and not self._is_plain()
-        if not (few and kernels.available() and w.dtype == jnp.float32):
+        on_cpu = kernels.available() and jax.default_backend() == "cpu"
+        if not (few and on_cpu and w.dtype == jnp.float32):
             return ()
         d = share_of(w.size, parties * w.size).size
         return (jnp.full((d, kernels.MEMORY_WORDS), -1, jnp.int32),)  # Nothing is known.

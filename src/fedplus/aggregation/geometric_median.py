@@ -18,7 +18,7 @@ from fedplus._backend import cond, namespace, row, while_loop
 from fedplus._check import require_number
 from fedplus._cores import agreed
 from fedplus._types import Array, Matrix, Vector, epsilon, settings, static
-from fedplus.aggregation import kernels
+from fedplus.aggregation import jax_kernels, kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed
 from fedplus.aggregation.coordinate_median import CoordinateMedian
 
@@ -43,9 +43,9 @@ class GeometricMedian(AbstractAggregator):
 
     .. math:: \operatorname{argmin}_w \tfrac1N \sum_k \|w_k - w\|_2
 
-    For δ > 0 it minimises the Moreau envelope of ψ = L2(δ) instead. With fewer than half of the weight
-    arbitrarily far away the result stays bounded. Where all models lie on one line, an interval may
-    minimise; then the result is the point of it that ``CoordinateMedian`` documents.
+    For δ > 0 it minimises the Moreau envelope of ψ = L2(δ) instead (FedGeoMed+). With fewer than half
+    of the weight arbitrarily far away the result stays bounded. Where all models lie on one line, an
+    interval may minimise; then the result is the point of it that ``CoordinateMedian`` documents.
 
     Args:
         delta: δ ≥ 0, in parameter units.
@@ -93,7 +93,7 @@ class GeometricMedian(AbstractAggregator):
     def follow(
         self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
     ) -> tuple[Aggregate, Any]:
-        """Begin at the last median, where the pulls of changed models tell the sum of all pulls."""
+        # Begin where the pulls of changed models lead. Of an interval of minimisers, it is any point.
         each, delta = kernels.each_weight(w_local, None), self.delta
         w, r, pull = memory
         known = jnp.isfinite(jnp.sum(r))
@@ -223,13 +223,13 @@ def _search(
             lambda: _line_search(w_local, weights, delta, here, before),
             lambda: cond(w_local, secant, by_secant, by_mean, both=True),
         )  # fmt: skip
-        left = xp.where(astray, s.left, left)
+        left = xp.where(astray & ~converged, s.left, left)
         return _State(w, here, secant, astray, left, s.iterations + 1, converged)
 
     no, none, far = xp.asarray(False), xp.asarray(0, xp.int32), xp.asarray(xp.inf, w.dtype)
     nowhere = Evaluation(w, weights, w, far, no, w)  # It is not used.
     first = _State(w, nowhere, no, no, far, none, no)
-    go_on = lambda s: ~s.converged & (s.iterations < MOST_ITERATIONS)  # noqa: E731
+    go_on = lambda s: ~(s.converged | xp.isnan(s.left)) & (s.iterations < MOST_ITERATIONS)  # noqa: E731
     last = while_loop(w_local, go_on, turn, first)
     # The residual of the paper's recursion, which moves w by δ times the mean pull.
     left = xp.where(delta > 0, delta * _norm(last.here.pull) / weights.sum(), last.left)
@@ -281,6 +281,7 @@ def _certify(w_local: Matrix, here: Evaluation, weights: Vector, delta: Any) -> 
       much larger f is at w.
     - Models within a tiny τ of w, of weight b together, resist the pull g' of all others: ‖g'‖ ≤ b.
       Farther than 2τb / (b − ‖g'‖) from w, f is larger than at w.
+    - ‖g‖ is no larger than the rounding of the pulls and of w makes it.
     """
     xp = namespace(here.w)
     r, eps, longest = here.r, epsilon(here.w), STEP[here.w.dtype.itemsize]
@@ -307,7 +308,8 @@ def _certify(w_local: Matrix, here: Evaluation, weights: Vector, delta: Any) -> 
     def resisted() -> Any:
         held, tau = xp.vdot(weights, at_w), xp.max(xp.where(at_w, r, 0))
         far = xp.where(at_w, 0, q)
-        others = _norm(far @ w_local - far.sum() * here.w)
+        total_far = far @ w_local if xp is np else jax_kernels.weighted_sum(w_local, far)
+        others = _norm(total_far - far.sum() * here.w)
         allowed = ACCURACY * spread + rounding
         return 2 * (tau + delta) * held <= allowed * (held - others) + allowed * noise
 

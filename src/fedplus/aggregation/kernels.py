@@ -6,8 +6,7 @@ NumPy array or a JAX array (also a traced one) and returns arrays of the same ki
 - NumPy arrays go to the kernels directly, without JAX. ``as_input`` turns them into JAX arrays
   where there are no kernels.
 - JAX arrays go to the kernels through XLA's foreign function interface (FFI) if the program runs on
-  a CPU, and else to ``jax_kernels``. Cores that share a program also share its passes (see
-  ``sharing``).
+  a CPU, and else to ``jax_kernels``. Cores that share a program also share its passes (see ``_cores``).
 
 The environment variable ``FEDPLUS_KERNELS`` decides: ``auto`` (default) uses kernels if it can, ``off``
 never, ``require`` fails without them.
@@ -37,7 +36,7 @@ from fedplus.aggregation import jax_kernels
 
 LIBRARY = Path(__file__).with_name("_kernels.so")
 MEMORY_WORDS = 58
-"""Words of 32 bits per column that ``incremental_medians`` remembers; so in csrc/kernels.cc."""
+"""Words of 32 bits per column that ``incremental_medians`` remembers, as in csrc/kernels.cc."""
 
 _ENABLED: ContextVar[bool] = ContextVar("kernels", default=True)
 
@@ -124,7 +123,7 @@ def _report(reason: str, warn: bool = True) -> None:
     Raises:
         SettingError: With ``FEDPLUS_KERNELS=require``.
     """
-    reason = reason.splitlines()[0]
+    reason = (reason.splitlines() or ["no reason given"])[0]
     if _mode() == "require":
         raise SettingError(
             f"FEDPLUS_KERNELS=require needs compiled kernels: {reason}. Install fedplus on a machine "
@@ -148,7 +147,7 @@ def as_input(w_local: Any) -> Any:
         if native and w_local.ndim == 2 and w_local.size and _ENABLED.get() and _library():
             return np.ascontiguousarray(w_local)
     array = jnp.asarray(w_local)
-    return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
+    return array if array.dtype in (jnp.float32, jnp.float64) else array.astype(float)
 
 
 def each_weight(w_local: Any, weights: Any | None) -> Any:
@@ -198,16 +197,9 @@ def incremental_medians(
 ) -> tuple[Vector, Array, Array]:
     """Return the δ-coordinatewise median of a W in which few rows changed. It needs kernels.
 
-    Args:
-        w_local: W.
-        rows: (K,), the rows that differ from the last call.
-        before: (K, d), what these rows were then.
-        delta: δ.
-        start: The last median.
-        memory: What the last call returned, (d, MEMORY_WORDS); −1 if nothing is known.
-
-    Returns:
-        The median, how many of its coordinates were not found, and the new memory.
+    ``rows`` (K,) changed since the last call, and ``before`` (K, d) is what they were; ``start`` is the
+    last median, and ``memory`` (d, MEMORY_WORDS) the last call's result, or −1 if nothing is known.
+    The second result counts the coordinates that were not found.
     """
     share = share_of(w_local.shape[1], w_local.size)
     inputs = [rows.astype(jnp.int32), before, _scalar(delta, w_local), start, memory]
@@ -231,7 +223,7 @@ def _run(
         name: The kernel.
         in_jax: The same pass in JAX, with the same arguments and results.
         w_local: W.
-        inputs: Its other arguments, arrays or None.
+        inputs: The other arguments, arrays or None.
         outputs: What it returns: "columns" (d,), of which cores that share the pass find a part each;
             "rows" (N,), "sum" (d,) and "count" (1,), which are added over these cores.
     """

@@ -59,7 +59,7 @@ class Mean(AbstractAggregator):
         size = jnp.max(jnp.sum(jnp.abs(more), axis=0), initial=0)
         lost = memory.lost + epsilon(now) * len(now) * size
         # The new model with the smallest entries sets the scale, so that outliers do not hide an error.
-        allowed = 0.25 * epsilon(now) * n * jnp.min(jnp.max(jnp.abs(now), axis=1), initial=jnp.inf)
+        allowed = 0.25 * epsilon(now) * n * jnp.min(jnp.max(jnp.abs(now), axis=1), initial=1e30)
 
         def again(known: Sum) -> Sum:
             # The weights depend on the loop, so that XLA does not compute the sum before it.
@@ -68,5 +68,8 @@ class Mean(AbstractAggregator):
             return Sum(total, jnp.zeros_like(low), jnp.zeros_like(lost))
 
         # A loop of at most one turn, because a conditional would copy W.
-        known = lax.while_loop(lambda s: ~(s.lost <= allowed), again, Sum(high, low, lost))
+        def is_stale(s: Sum) -> Array:  # False after ``again``, also if W is not finite.
+            return (s.lost != 0) & ~(s.lost <= allowed)
+
+        known = lax.while_loop(is_stale, again, Sum(high, low, lost))
         return exact((known.high + known.low) / n), known

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from typing_extensions import override
 
-from fedplus._check import require, require_number
+from fedplus._check import require, require_number, require_whole
 from fedplus._types import Array, Matrix, Vector, epsilon, settings, static
 from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
@@ -27,8 +27,8 @@ class Recursion(AbstractAggregator):
 
     Args:
         psi: ψ.
-        tolerance: Stop when the next move is at most this share of the mean pull ‖w_k − w̃ − v_k‖. Less
-            than eight rounding units count as that.
+        tolerance: Stop when the next move is at most this share of the mean pull ‖w_k − w̃ − v_k‖. It is
+            at least eight rounding units.
         most: Turns at the most; then ``converged`` is False.
         accelerated: Whether to add Nesterov's momentum, since a turn is a gradient step on the Moreau
             envelope of ψ.
@@ -44,7 +44,7 @@ class Recursion(AbstractAggregator):
     def __post_init__(self) -> None:
         require(isinstance(self.psi, AbstractPsi), "Recursion.psi", repr(self.psi), "a ψ")
         require_number(self.tolerance, "Recursion.tolerance", above=0)
-        require_number(self.most, "Recursion.most", least=1)
+        require_whole("Recursion.most", self.most, 1)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
