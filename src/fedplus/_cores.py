@@ -23,7 +23,7 @@ MIN_SHARED = 64
 
 class _Cores(NamedTuple):
     axis: str
-    number: int
+    cores: int
 
 
 _CORES: ContextVar[_Cores | None] = ContextVar("cores", default=None)
@@ -84,7 +84,7 @@ def share_of(total: int, entries: int) -> Share:
     cores = _CORES.get() if total >= MIN_SHARED and entries >= MIN_SHARED_ENTRIES else None
     if cores is None:
         return Share(total, 0, total, None)
-    size = -(-total // cores.number)
+    size = -(-total // cores.cores)
     return Share(total, lax.axis_index(cores.axis) * size, size, cores.axis)
 
 

@@ -28,7 +28,7 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a round did, besides the new state."""
+    """The results of a round besides the new state."""
 
     aggregate: Aggregate
     solved: Matrix

@@ -1,4 +1,4 @@
-"""What a round gives to a method: who takes part, on which minibatches and for how many steps."""
+"""The input of a round: who takes part, on which minibatches and for how many steps."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -54,9 +54,8 @@ class Work(NamedTuple):
         """Return the active parties' rows, (K, ...), of all parties' rows, (N, ...)."""
         if self._is_everyone(len(rows)):
             return rows
-        return rows.at[self.cohort].get(
-            mode="clip"
-        )  # XLA copies whole rows; "fill" tests each entry.
+        # XLA copies whole rows; the default mode, "fill", tests each entry.
+        return rows.at[self.cohort].get(mode="clip")
 
     def scatter(self, rows: Matrix, new: Matrix) -> Matrix:
         """Return all parties' rows with new ones for the active parties; absent parties keep theirs."""

@@ -1,4 +1,4 @@
-"""What an aggregator is, and how it is called on the models of all parties."""
+"""The interface of aggregators, and the checks of a call on the models of all parties."""
 
 from abc import ABC, abstractmethod
 from functools import partial

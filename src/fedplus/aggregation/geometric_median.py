@@ -108,7 +108,7 @@ class GeometricMedian(AbstractAggregator):
 
 
 class Evaluation(NamedTuple):
-    """What one pass over W finds at w."""
+    """The result of one pass over W at the point w."""
 
     w: Vector
     r: Vector
@@ -227,7 +227,7 @@ def _search(
         return _State(w, here, secant, astray, left, s.iterations + 1, converged)
 
     no, none, far = xp.asarray(False), xp.asarray(0, xp.int32), xp.asarray(xp.inf, w.dtype)
-    nowhere = Evaluation(w, weights, w, far, no, w)  # It is not used.
+    nowhere = Evaluation(w, weights, w, far, no, w)  # A placeholder.
     first = _State(w, nowhere, no, no, far, none, no)
     go_on = lambda s: ~(s.converged | xp.isnan(s.left)) & (s.iterations < MOST_ITERATIONS)  # noqa: E731
     last = while_loop(w_local, go_on, turn, first)
