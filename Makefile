@@ -18,7 +18,7 @@ help:
 	@echo "make kernels  compile csrc/kernels.cc again if it has changed (the installation compiles it first)"
 	@echo "make wheel  the sdist and this platform's wheel in dist/, checked"
 	@echo "make lint   ruff, mypy --strict, import-linter"
-	@echo "make paper  the paper's experiments, and docs/paper.md (paper-quick: a try of minutes)"
+	@echo "make paper  the paper's experiments, and papers/fed_plus/README.md (paper-quick: a try of minutes)"
 	@echo "make bench  speed of aggregation and simulation beside their peers (about an hour)"
 
 $(READY): pyproject.toml constraints.txt
@@ -91,11 +91,11 @@ bench: $(DEV)
 
 # FEDPLUS_DATA=folder where MNIST cannot be downloaded. What is finished is not trained again.
 paper: $(DEV)
-	$(BIN)/fedplus paper all --results docs/paper
-	$(BIN)/python docs/paper_page.py
+	$(BIN)/python -m papers.fed_plus all --results papers/fed_plus/results
+	$(BIN)/python -m papers.fed_plus.write_readme
 
 paper-quick: $(DEV)
-	$(BIN)/fedplus paper all --quick
+	$(BIN)/python -m papers.fed_plus all --quick
 
 clean:
 	rm -rf dist src/fedplus/aggregation/_kernels*.so $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis

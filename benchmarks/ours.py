@@ -20,7 +20,7 @@ import fedplus as fp
 from fedplus import baselines, models, presets
 
 
-def method_of(name, eta):
+def build_method(name, eta):
     """A preset by the name that people say; "@active" aggregates the active parties' models alone."""
     name, _, over = name.partition("@")
     plus = {"eta": eta, "sigma": 1.0, "delta": 0.1}
@@ -67,7 +67,7 @@ def main():
 
     def run(rounds):
         return fp.simulate(
-            method_of(asked.method, work.eta), parties, model, rounds=rounds,
+            build_method(asked.method, work.eta), parties, model, rounds=rounds,
             cohort=asked.active or work.active, steps=work.steps, epochs=work.epochs,
             batch_size=work.batch, evaluate_every=rounds, each=asked.each, progress=False,
             cores=asked.cores if asked.cores == "auto" else int(asked.cores),

@@ -8,7 +8,7 @@ import json
 import math
 from pathlib import Path
 
-from fedplus.paper.page import filled
+from papers.fed_plus.page import filled
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -7,9 +7,9 @@ import contextlib
 from pathlib import Path
 
 from fedplus.data import SETS, DataError, load
-from fedplus.data.card import lines
-from fedplus.data.picture import draw
-from fedplus.experiments.defaults import chosen_settings
+from fedplus.data.card import card_lines
+from fedplus.data.picture import draw_federation
+from fedplus.experiments.defaults import describe_tuned_settings
 
 DOCS = Path(__file__).parent
 HEAD = """# Cards of the federations
@@ -33,8 +33,8 @@ def card(name: str) -> str:
         missing = "\n\nIts files were not at hand when this page was made: no figures, no picture."
         return head + missing + "\n\n" + table(told)
     picture = f"![{name}: sizes a party, classes a party, a few samples](pictures/{name}.png)"
-    told = lines(federation)
-    if tuned := chosen_settings(name):
+    told = card_lines(federation)
+    if tuned := describe_tuned_settings(name):
         told.append(("chosen settings", f"{tuned} (on validation samples)"))
     return f"{head}\n\n{picture}\n\n{table(told)}"
 
@@ -50,7 +50,7 @@ def main() -> None:
     (DOCS / "data-cards.md").write_text(HEAD + "".join(map(card, SETS)), encoding="utf-8")
     for name in SETS:
         with contextlib.suppress(DataError):
-            draw(load(name), DOCS / "pictures" / f"{name}.png")
+            draw_federation(load(name), DOCS / "pictures" / f"{name}.png")
 
 
 if __name__ == "__main__":

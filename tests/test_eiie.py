@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import fedplus as fp
 from fedplus import presets
-from fedplus.models import eiie, growth, ravel
-from fedplus.models.growth import log_returns
+from fedplus.models import eiie, portfolio_task, ravel
+from fedplus.models.portfolio_task import log_returns
 from fedplus.simulation.evaluate import constant_answer
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -108,7 +108,7 @@ def test_returns_and_costs_are_those_of_a_ledger(seed, cost):
 
 def test_the_loss_is_minus_the_mean_log_return_of_the_episode():
     x, y = prices(np.random.default_rng(0), 3)
-    chosen, task = APPLY(params_of(eiie(WINDOW)), x), growth(0.01)
+    chosen, task = APPLY(params_of(eiie(WINDOW)), x), portfolio_task(0.01)
     found = returns_by_hand(chosen, y, 0.01).mean(1)
     np.testing.assert_allclose(task.score(chosen, y), found, rtol=1e-8)
     np.testing.assert_allclose(task.loss(chosen, y), -found, rtol=1e-8)
@@ -183,7 +183,7 @@ def test_the_uniform_portfolio_is_what_a_policy_is_compared_with():
     rng = np.random.default_rng(0)
     parties = [tuple(map(np.asarray, prices(rng, 6))) for _ in range(2)]
     federation = fp.Federation.from_arrays(parties, parties)
-    found = constant_answer(federation, growth(0.01))
+    found = constant_answer(federation, portfolio_task(0.01))
     for k, (_, y) in enumerate(parties):
         uniform = np.full((6, DAYS, 1 + STOCKS), 1 / (1 + STOCKS))
         assert found[k] == pytest.approx(returns_by_hand(uniform, y, 0.01).mean(), rel=1e-6)

@@ -10,7 +10,7 @@ import pytest
 import fedplus as fp
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.baselines.base import AbstractAdapting
-from fedplus.methods import METHODS, method
+from fedplus.methods import METHODS, lookup_method
 
 NAMES = [
     "local",
@@ -68,13 +68,13 @@ def test_each_can_be_made_and_is_judged_as_it_says(name):
 
 def test_a_wrong_name_or_setting_says_what_there_is():
     with pytest.raises(fp.SettingError, match=r"got 'dito'\. Did you mean ditto\?"):
-        method("dito")
+        lookup_method("dito")
     with pytest.raises(
         fp.SettingError, match="setting of ditto must be one of: eta, lam, aggregate"
     ):
-        method("ditto")(eta=0.1, mu=1.0)
+        lookup_method("ditto")(eta=0.1, mu=1.0)
     with pytest.raises(fp.SettingError, match="settings of ditto must be given with lam, got eta"):
-        method("ditto")(eta=0.1)
+        lookup_method("ditto")(eta=0.1)
 
 
 def test_the_command_lists_settings_defaults_and_sources():

@@ -20,8 +20,8 @@ from fedplus.models import (
     mlp,
     ravel,
 )
-from fedplus.models.cnn import convolve, halve
-from fedplus.models.recurrence import lstm_layer
+from fedplus.models.cnn import convolve, max_pool
+from fedplus.models.lstm_layer import lstm_layer
 
 pytestmark = pytest.mark.usefixtures("x64")
 RNG = np.random.default_rng(0)
@@ -211,7 +211,7 @@ def test_convolve_and_halve_are_xlas(kernel):
         return jax.lax.reduce_window(out, -jnp.inf, jax.lax.max, window, window, "VALID")
 
     def ours(x, weight):
-        return halve(convolve(x, weight))
+        return max_pool(convolve(x, weight))
 
     np.testing.assert_allclose(ours(x, weight), theirs(x, weight), rtol=1e-10)
     found, expected = (

@@ -76,7 +76,7 @@ def test_the_server_and_the_parties_of_a_deployment(tmp_path):
 def test_processes_databases_and_logs_of_a_local_deployment(tmp_path):
     """The public halves of keys and certificates are for others, too."""
     pytest.importorskip("flwr")
-    from fedplus.flower.local import LocalDeployment
+    from fedplus.flower.local_deployment import LocalDeployment
 
     here = LocalDeployment(tmp_path, tmp_path / "deployment")
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedplus.experiments.defaults import training
+from fedplus.experiments.defaults import default_training
 
 ROOT = Path(__file__).parents[1]
 
@@ -73,5 +73,5 @@ def test_ratios_are_rounded_down():
 
 def test_the_readme_says_how_long_the_demo_trains():
     stated = re.search(r"(\d+) rounds of (\d+) steps", (ROOT / "README.md").read_text())
-    usual = training("digits-robust")
+    usual = default_training("digits-robust")
     assert (int(stated[1]), int(stated[2])) == (usual.rounds, usual.steps)

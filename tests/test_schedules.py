@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import fedplus as fp
-from fedplus.local import LocalSolve, Shaped
+from fedplus.local import LocalSolve, ParameterGradient
 
 DECAY = optax.exponential_decay(0.1, 1, 0.5)
 
@@ -100,6 +100,6 @@ def test_a_schedule_of_certain_parameters_is_rejected_when_training_begins():
     labels = {"bias": "slow", "weight": "fast"}
     optimizer = optax.multi_transform({"slow": optax.sgd(DECAY), "fast": optax.sgd(0.1)}, labels)
     local = LocalSolve(fp.L2(0.1), eta=0.1, optimizer=optimizer)
-    grad = Shaped(lambda w, batch: w, lambda w: {"bias": w[:1], "weight": w[1:]})
+    grad = ParameterGradient(lambda w, batch: w, lambda w: {"bias": w[:1], "weight": w[1:]})
     with pytest.raises(fp.SettingError, match="got one with a schedule"):
         local(jnp.ones(3), jnp.zeros(3), jnp.zeros((2, 1)), 2, grad)

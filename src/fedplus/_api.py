@@ -1,7 +1,6 @@
 """All that ``import fedplus as fp`` offers as ``fp.``; read when the first of it is asked for."""
 
 from fedplus import baselines, methods, models, presets
-from fedplus._check import SettingError
 from fedplus._types import settings
 from fedplus.aggregation import (
     Aggregate,
@@ -16,8 +15,9 @@ from fedplus.aggregation import (
     TrimmedMean,
 )
 from fedplus.algorithm import AbstractAlgorithm, FedPlus, Outcome, State
+from fedplus.check import SettingError
 from fedplus.data import Federation
-from fedplus.experiments.frames import read_run
+from fedplus.experiments.dataframes import read_run
 from fedplus.kappa import KappaWarning
 from fedplus.local import LocalSolve
 from fedplus.objective import FixedPoint, Objective

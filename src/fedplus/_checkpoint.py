@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedplus._check import SettingError
 from fedplus._types import Host
-from fedplus._write import make_folder, write_atomically
+from fedplus.check import SettingError
+from fedplus.files import make_folder, write_atomically
 
 FORMAT = "fedplus-checkpoint-2"
 WITHOUT_HEADER = "fedplus-checkpoint-1"
@@ -58,8 +58,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     path = folder / f"round-{checkpoint.round:09d}.safetensors"
     view = memoryview(content)
     write_atomically(path, (view[: field.start(1)], digest, view[field.end(1) :]))
-    until = [p for p in saved_in(folder) if round_of(p) <= checkpoint.round]
-    for other in saved_in(folder):
+    until = [p for p in checkpoints_in(folder) if round_of_file(p) <= checkpoint.round]
+    for other in checkpoints_in(folder):
         if other not in until[-KEEP:]:
             other.unlink()
     return path
@@ -72,7 +72,7 @@ def load(path: Path) -> Checkpoint:
         SettingError: The file is damaged, is none of ours, or there is none.
     """
     if path.is_dir():
-        path = newest(path)
+        path = latest_checkpoint(path)
     if not path.is_file():
         raise SettingError(f"checkpoint must be a file or a folder of checkpoints, got {path}.")
     from safetensors import SafetensorError, safe_open
@@ -97,25 +97,25 @@ def load(path: Path) -> Checkpoint:
     )
 
 
-def saved_in(folder: Path) -> list[Path]:
+def checkpoints_in(folder: Path) -> list[Path]:
     """The checkpoints of a folder, by round."""
     return sorted(folder.glob("round-*.safetensors"))
 
 
-def round_of(path: Path) -> int:
+def round_of_file(path: Path) -> int:
     """The rounds that a checkpoint has done, by its name."""
     return int(path.stem.removeprefix("round-"))
 
 
-def rounds_saved(folder: Path) -> int:
+def latest_round(folder: Path) -> int:
     """The rounds that the newest checkpoint of a folder has done; 0 if there is none."""
-    found = saved_in(folder)
-    return round_of(found[-1]) if found else 0
+    found = checkpoints_in(folder)
+    return round_of_file(found[-1]) if found else 0
 
 
-def newest(folder: Path) -> Path:
+def latest_checkpoint(folder: Path) -> Path:
     """The checkpoint of a folder that has gone furthest."""
-    found = saved_in(folder)
+    found = checkpoints_in(folder)
     if not found:
         raise SettingError(f"{folder} must hold a checkpoint, got none. Start without resume.")
     return found[-1]
@@ -177,5 +177,5 @@ def _digest(arrays: Mapping[str, Host]) -> str:
 
 
 def _others(path: Path) -> str:
-    others = [p.name for p in saved_in(path.parent) if p != path]
+    others = [p.name for p in checkpoints_in(path.parent) if p != path]
     return f"The one before it is still there: {others[-1]}." if others else "There is no other."

@@ -38,12 +38,12 @@ def tiny(x: Array) -> float:
 Cls = TypeVar("Cls", bound=type)
 
 
-def static(*, default: Any = dataclasses.MISSING) -> Any:
+def static_field(*, default: Any = dataclasses.MISSING) -> Any:
     """A field that shapes the compiled program (a name, a function) rather than a number in it."""
     return dataclasses.field(default=default, metadata={"static": True})
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
+@dataclass_transform(frozen_default=True, field_specifiers=(static_field, dataclasses.field))
 def settings(cls: Cls) -> Cls:
     """Make ``cls`` a frozen dataclass whose numbers are leaves of a pytree.
 

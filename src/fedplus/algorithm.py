@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._check import is_concrete, require
-from fedplus._types import Array, Matrix, Vector, settings, static
-from fedplus.aggregation import AbstractAggregator, Aggregate, Changed, Moreau
+from fedplus._types import Array, Matrix, Vector, settings, static_field
+from fedplus.aggregation import AbstractAggregator, Aggregate, ChangedRows, Moreau
+from fedplus.check import is_concrete, require
 from fedplus.local import Batch, Grad, LocalSolve
 from fedplus.psi import Anchor
 from fedplus.uploads import Uploads
@@ -68,11 +68,11 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
         """Return the models that the parties use, by which the method is judged, one row per party."""
 
     @abstractmethod
-    def own(self, state: StateT) -> Matrix:
+    def local_models(self, state: StateT) -> Matrix:
         """Return each party's model after its last steps, before the aggregation (Figure 3): (N, d)."""
 
     @abstractmethod
-    def personal(self, state: StateT, parties: Array) -> Matrix:
+    def personal_parts(self, state: StateT, parties: Array) -> Matrix:
         """Return v_k, the personal part of the model, of these parties: (K, d)."""
 
     @abstractmethod
@@ -98,7 +98,7 @@ class FedPlus(AbstractAlgorithm[State]):
 
     local: LocalSolve
     aggregate: AbstractAggregator | None = None
-    over: Literal["all", "active"] = static(default="all")
+    over: Literal["all", "active"] = static_field(default="all")
 
     def __post_init__(self) -> None:
         is_solver = isinstance(self.local, LocalSolve)
@@ -143,7 +143,7 @@ class FedPlus(AbstractAlgorithm[State]):
             uploads = Uploads.of_all(work, w_local, w_global)
         else:
             uploads = Uploads.of_cohort(work, solved, w_global)
-        changed = Changed(jnp.asarray(work.cohort), w_k)
+        changed = ChangedRows(jnp.asarray(work.cohort), w_k)
         result, memory = uploads.aggregate(
             self._aggregate, w_global, state.memory, changed
         )  # l. 10
@@ -168,11 +168,11 @@ class FedPlus(AbstractAlgorithm[State]):
         return jnp.where(self.local.lam == 1, state.w_global, w_local)
 
     @override
-    def own(self, state: State) -> Matrix:
+    def local_models(self, state: State) -> Matrix:
         return state.w_local
 
     @override
-    def personal(self, state: State, parties: Array) -> Matrix:
+    def personal_parts(self, state: State, parties: Array) -> Matrix:
         return jax.vmap(self.local.psi.prox)(state.w_local[parties] - state.w_global)
 
     @override

@@ -29,9 +29,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedplus._pulled import Pulled, require_same
+from fedplus._pull import PullTarget, require_same_shapes
 from fedplus._types import Host
-from fedplus.models.ravel import named
+from fedplus.models.ravel import named_arrays
 
 
 class PullState(NamedTuple):
@@ -54,7 +54,7 @@ class Pull(NamedTuple):
 
     optimizer: optax.GradientTransformation
 
-    def init(self, params: Any, party: Pulled) -> PullState:
+    def init(self, params: Any, party: PullTarget) -> PullState:
         """At the beginning of a round."""
         anchor = put_arrays(params, party.anchor)
         return PullState(self.optimizer.init(params), jnp.asarray(party.kappa), anchor)
@@ -72,15 +72,15 @@ class Pull(NamedTuple):
 
 def arrays(model: Any) -> dict[str, Host]:
     """The floating-point arrays by name, as float32."""
-    found = {name: leaf for name, leaf in named(model).items() if _federated(leaf)}
+    found = {name: leaf for name, leaf in named_arrays(model).items() if _federated(leaf)}
     return {name: np.array(leaf, np.float32) for name, leaf in found.items()}
 
 
 def put_arrays(model: Any, arrays: Mapping[str, Host]) -> Any:
     """The model with these arrays in the place of its own."""
-    leaves = named(model)
+    leaves = named_arrays(model)
     shapes = {name: leaf.shape for name, leaf in leaves.items() if _federated(leaf)}
-    require_same(arrays, shapes, "parameters")
+    require_same_shapes(arrays, shapes, "parameters")
     put = [
         jnp.asarray(arrays[name], leaf.dtype) if name in shapes else leaf
         for name, leaf in leaves.items()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._check import is_concrete
+from fedplus.check import is_concrete
 
 RECOMMENDED = (0.9, 0.999)
 

@@ -9,9 +9,9 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import Partial
 
-from fedplus._check import require, require_number
-from fedplus._schedule import require_no_schedule, require_no_schedule_state
-from fedplus._types import Array, Vector, settings, static
+from fedplus._optimizer_check import require_no_schedule, require_no_schedule_state
+from fedplus._types import Array, Vector, settings, static_field
+from fedplus.check import require, require_number
 from fedplus.kappa import warn_of_unusual_kappa
 from fedplus.psi import AbstractPsi
 
@@ -20,7 +20,7 @@ Batch: TypeAlias = Any
 Params: TypeAlias = Any
 
 
-class Shaped(NamedTuple):
+class ParameterGradient(NamedTuple):
     """A gradient over parameters in their own shapes.
 
     LocalSolve then unravels a model once per round instead of at every step.
@@ -33,7 +33,7 @@ class Shaped(NamedTuple):
     """(parameters, batch) ↦ f_k, for methods that compare models by their loss."""
 
 
-Grad: TypeAlias = Callable[[Vector, Batch], Vector] | Shaped
+Grad: TypeAlias = Callable[[Vector, Batch], Vector] | ParameterGradient
 """(w, batch) ↦ ∇f_k(w) on that batch."""
 
 
@@ -62,7 +62,7 @@ class LocalSolve:
     eta: float
     sigma: float = 0.0
     lam: float = 0.0
-    optimizer: optax.GradientTransformation | None = static(default=None)
+    optimizer: optax.GradientTransformation | None = static_field(default=None)
 
     def __post_init__(self) -> None:
         require(isinstance(self.psi, AbstractPsi), "LocalSolve.psi", repr(self.psi), "a ψ")
@@ -98,7 +98,7 @@ class LocalSolve:
         start = self.start(w_k, w_global)  # l. 12
         kappa = self.kappa
         optimizer = self.optimizer or optax.sgd(self.eta)
-        gradient, unravel, ravel = shaped(grad)
+        gradient, unravel, ravel = with_parameter_shapes(grad)
         anchor = unravel(w_global + theta)
 
         def step(i: Array, carry: tuple[Params, Any]) -> tuple[Params, Any]:  # l. 13
@@ -111,7 +111,7 @@ class LocalSolve:
         begin = unravel(start)
         memory = optimizer.init(begin)
         require_no_schedule_state(memory, "LocalSolve.optimizer")
-        solved, _ = repeat(step, steps, (begin, memory), most_steps(batches))
+        solved, _ = repeat_steps(step, steps, (begin, memory), available_steps(batches))
         return ravel(solved)  # l. 14
 
     def start(self, w_k: Vector, w_global: Vector) -> Vector:
@@ -119,7 +119,7 @@ class LocalSolve:
         return (1 - self.lam) * w_k + self.lam * w_global
 
 
-def shaped(
+def with_parameter_shapes(
     grad: Grad,
 ) -> tuple[
     Callable[[Params, Batch], Params], Callable[[Vector], Params], Callable[[Params], Vector]
@@ -128,12 +128,12 @@ def shaped(
 
     For a gradient over flat vectors both functions are the identity.
     """
-    if isinstance(grad, Shaped):
+    if isinstance(grad, ParameterGradient):
         return grad.grad, grad.unravel, lambda params: ravel_pytree(params)[0]
     return grad, lambda w: w, lambda w: w
 
 
-def repeat(step: Any, steps: Array | int, carry: Any, most: int | None) -> Any:
+def repeat_steps(step: Any, steps: Array | int, carry: Any, most: int | None) -> Any:
     """Apply ``step`` to ``carry`` ``steps`` times.
 
     If ``most`` bounds the number of steps, the loop has that length and further steps change nothing:
@@ -148,7 +148,7 @@ def repeat(step: Any, steps: Array | int, carry: Any, most: int | None) -> Any:
     return lax.fori_loop(0, most, masked, carry)
 
 
-def most_steps(batches: Batch) -> int | None:
+def available_steps(batches: Batch) -> int | None:
     """Return the number of steps that there are batches for, or None if a ``Partial`` makes them."""
     return None if isinstance(batches, Partial) else len(jax.tree.leaves(batches)[0])
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fedplus import baselines, presets
-from fedplus._check import known, require
 from fedplus.algorithm import AbstractAlgorithm
+from fedplus.check import lookup, require
 
 
 class Method(NamedTuple):
@@ -51,8 +51,8 @@ class Method(NamedTuple):
 
 FED_PLUS = "Kundu, Yu, Wynter and Lim, Robustness and Personalization in Federated Learning"
 METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
+    lookup_method.name: lookup_method
+    for lookup_method in (
         Method(
             "local", presets.local_sgd, "every party on its own", "own", "1", "0", "E",
             f"{FED_PLUS}, Table 1",
@@ -141,10 +141,10 @@ METHODS: dict[str, Method] = {
 }  # fmt: skip
 
 
-def method(name: str) -> Method:
+def lookup_method(name: str) -> Method:
     """The method of that name; a wrong one gets a suggestion.
 
     >>> method("ditto")(eta=0.1, lam=0.5)
     Ditto(eta=0.1, lam=0.5, aggregate=None)
     """
-    return known(name, METHODS, "method")
+    return lookup(name, METHODS, "method")

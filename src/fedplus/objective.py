@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, final
 import jax
 import jax.numpy as jnp
 
-from fedplus._check import require, require_number
-from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import Moreau
+from fedplus.check import require, require_number
 from fedplus.psi import AbstractPsi
 
 
@@ -41,7 +41,7 @@ class Objective:
     psi: AbstractPsi
     sigma: float
     data: Any
-    loss: Callable[[Vector, Any], Array] = static()
+    loss: Callable[[Vector, Any], Array] = static_field()
 
     def __post_init__(self) -> None:
         require(isinstance(self.psi, AbstractPsi), "Objective.psi", repr(self.psi), "a ψ")

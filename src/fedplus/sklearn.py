@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._check import require
-from fedplus._pulled import Pulled, require_same
+from fedplus._pull import PullTarget, require_same_shapes
 from fedplus._types import Host
+from fedplus.check import require
 
 LINEAR, LAYERED = ("coef_", "intercept_"), ("coefs_", "intercepts_")
 
 
-def begun(estimator: Any, features: int, classes: Iterable[Any] | None = None) -> Any:
+def initialise(estimator: Any, features: int, classes: Iterable[Any] | None = None) -> Any:
     """The estimator with all its arrays in place, which scikit-learn makes when it sees data.
 
     Args:
@@ -59,9 +59,9 @@ class Pull:
         party: Where κ and the anchor come from.
     """
 
-    def __init__(self, estimator: Any, party: Pulled) -> None:
+    def __init__(self, estimator: Any, party: PullTarget) -> None:
         self.estimator, self._kappa, self._anchor = estimator, party.kappa, party.anchor
-        require_same(self._anchor, _shapes(estimator), "parameters")
+        require_same_shapes(self._anchor, _shapes(estimator), "parameters")
 
     def partial_fit(self, x: Any, y: Any, **more: Any) -> "Pull":
         """The estimator's, then w ← κ·w + (1 − κ)·(w̃ + v_k)."""
@@ -79,7 +79,7 @@ def arrays(estimator: Any) -> dict[str, Host]:
 
 def put_arrays(estimator: Any, arrays: Mapping[str, Host]) -> None:
     """Set the parameters."""
-    require_same(arrays, _shapes(estimator), "parameters")
+    require_same_shapes(arrays, _shapes(estimator), "parameters")
     for name, array in _views(estimator).items():
         array[...] = arrays[name]
 

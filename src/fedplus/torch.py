@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedplus._pulled import Pulled, require_same
+from fedplus._pull import PullTarget, require_same_shapes
 from fedplus._types import Host
 
 
@@ -39,11 +39,11 @@ class Pull:
     """
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, party: Pulled
+        self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, party: PullTarget
     ) -> None:
         anchor = party.anchor
         named = dict(model.named_parameters())
-        require_same(anchor, {name: p.shape for name, p in named.items()}, "parameters")
+        require_same_shapes(anchor, {name: p.shape for name, p in named.items()}, "parameters")
         self.optimizer = optimizer
         self._share = 1 - party.kappa
         self._pairs = [
@@ -92,7 +92,7 @@ def _host(tensor: torch.Tensor) -> Host:
 
 
 def _put(tensors: Mapping[str, torch.Tensor], arrays: Mapping[str, Host], what: str) -> None:
-    require_same(arrays, {name: tensor.shape for name, tensor in tensors.items()}, what)
+    require_same_shapes(arrays, {name: tensor.shape for name, tensor in tensors.items()}, what)
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(torch.as_tensor(np.asarray(arrays[name])))

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from fedplus._check import (
+from fedplus._types import Array, Matrix, Vector
+from fedplus.check import (
     is_concrete,
     require,
     require_distinct,
@@ -16,14 +17,13 @@ from fedplus._check import (
     require_models,
     require_shape,
 )
-from fedplus._types import Array, Matrix, Vector
 from fedplus.local import Batch, Grad
 
 T = TypeVar("T")
 Each = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""How one function is run over the cohort: ``jax.vmap``, all parties at once, or ``one_by_one``."""
+"""Maps a function over the cohort: ``jax.vmap``, all parties at once, or ``map_sequentially``."""
 
-__all__ = ["Each", "Grad", "Work", "one_by_one"]
+__all__ = ["Each", "Grad", "Work", "map_sequentially"]
 
 
 class Work(NamedTuple):
@@ -125,7 +125,7 @@ def finite_or(new: T, old: T) -> tuple[T, Array]:
     return kept, ~finite
 
 
-def one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
+def map_sequentially(function: Callable[..., Any]) -> Callable[..., Any]:
     """Like ``jax.vmap``, one party after the other: each does only its own E_k steps."""
     return lambda *args: jax.lax.map(lambda one: function(*one), args)
 

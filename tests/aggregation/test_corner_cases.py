@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedplus as fp
-from fedplus.aggregation import Changed
+from fedplus.aggregation import ChangedRows
 
 
 @pytest.mark.parametrize("constant", [0, 1e5, 1e7])
@@ -55,7 +55,7 @@ def test_weights_and_a_start_of_another_type_are_converted():
 def test_a_mean_with_a_memory_ends_if_a_changed_model_is_not_finite(value):
     """It looked at W again and again."""
     models, mean = jnp.ones((40, 3)), fp.Mean()
-    changed = Changed(jnp.array([0]), models[:1])
+    changed = ChangedRows(jnp.array([0]), models[:1])
     memory = mean.init(models[0], 40, 1)
     found, _ = mean.update(models.at[0].set(value), None, models[0], memory, changed)
     assert not np.isfinite(found.w).any()
@@ -63,7 +63,7 @@ def test_a_mean_with_a_memory_ends_if_a_changed_model_is_not_finite(value):
 
 def test_a_mean_with_a_memory_is_right_if_nothing_changed_since_the_start():
     models, mean = jnp.full((40, 3), 2.0), fp.Mean()
-    changed = Changed(jnp.zeros(0, int), models[:0])
+    changed = ChangedRows(jnp.zeros(0, int), models[:0])
     found, _ = mean.update(models, None, models[0], mean.init(models[0], 40, 0), changed)
     np.testing.assert_allclose(found.w, 2.0)
 

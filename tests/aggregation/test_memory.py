@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedplus as fp
-from fedplus.aggregation import Changed, kernels
+from fedplus.aggregation import ChangedRows, kernels
 
 N, D, CHANGED = 256, 37, 8
 LAYOUT = (("body", 20), ("head", 17))
@@ -33,7 +33,7 @@ def begun(aggregator, w):
 
 @jax.jit
 def updated(aggregator, w_local, start, memory, rows, before):
-    return aggregator.update(w_local, None, start, memory, Changed(rows, before))
+    return aggregator.update(w_local, None, start, memory, ChangedRows(rows, before))
 
 
 def moves(kind, rng, rows, before):
@@ -98,7 +98,7 @@ def test_weights_do_not_spoil_a_memory(name):
         rows = rng.choice(N, CHANGED, replace=False)
         before = w_local[rows]
         w_local[rows] = rng.standard_normal((CHANGED, D)).astype(np.float32) + 3
-        changed = Changed(jnp.asarray(rows), jnp.asarray(before))
+        changed = ChangedRows(jnp.asarray(rows), jnp.asarray(before))
         found, memory = aggregator.update(jnp.asarray(w_local), given, w, memory, changed)
         w = found.w
         np.testing.assert_allclose(w, aggregator(w_local, given).w, atol=1e-4)
@@ -108,6 +108,8 @@ def test_an_aggregator_without_memory_solves():
     w_local = jnp.asarray(np.random.default_rng(2).standard_normal((9, 4)), jnp.float32)
     krum = fp.Krum()
     assert krum.init(w_local[0], 9, 1) == ()
-    found, memory = krum.update(w_local, None, w_local[0], (), Changed(jnp.array([0]), w_local[:1]))
+    found, memory = krum.update(
+        w_local, None, w_local[0], (), ChangedRows(jnp.array([0]), w_local[:1])
+    )
     assert memory == ()
     np.testing.assert_array_equal(found.w, krum(w_local).w)

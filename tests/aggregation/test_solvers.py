@@ -22,7 +22,7 @@ from fedplus import (
     Recursion,
     Zero,
 )  # fmt: skip
-from fedplus.aggregation.recursion import move
+from fedplus.aggregation.recursion import recursion_step
 
 some_shapes = pytest.mark.parametrize("shape", [(4, 5), (40, 6)], ids=lambda s: f"{s[0]}x{s[1]}")
 
@@ -101,7 +101,7 @@ def test_the_papers_recursion_ends_at_the_same_point(shape, make, data, delta):
     if make is L1 or unique(models):
         assert_near(fast.w, slow.w, models)
     residual = np.linalg.norm(
-        move(psi, models, np.ones(n) if weights is None else weights, fast.w)[0]
+        recursion_step(psi, models, np.ones(n) if weights is None else weights, fast.w)[0]
     )
     assert np.isclose(fast.residual, residual, atol=1e-9)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedplus as fp
-from fedplus.local import Shaped
+from fedplus.local import ParameterGradient
 
 N, D, E, B = 5, 4, 6, 3
 
@@ -23,7 +23,7 @@ def loss(w, batch):
     return 0.5 * jnp.mean((x @ w - y) ** 2)
 
 
-GRAD = Shaped(jax.grad(loss), lambda w: w, loss)
+GRAD = ParameterGradient(jax.grad(loss), lambda w: w, loss)
 
 
 def plain_loss(w, batch):

@@ -13,7 +13,7 @@ import fedplus as fp
 from fedplus import baselines as b
 from fedplus import presets
 from fedplus.baselines.base import AbstractAdapting
-from fedplus.work import one_by_one
+from fedplus.work import map_sequentially
 
 pytestmark = pytest.mark.usefixtures("x64")
 every = pytest.mark.parametrize("name", EVERY)
@@ -40,7 +40,7 @@ def test_under_jit_and_one_by_one_it_is_the_same(name):
         ways = (
             lambda s, given=given: method.round(s, given, GRAD),
             lambda s, given=given: one_round(method, s, given),
-            lambda s, given=given: one_round(method, s, given, one_by_one),
+            lambda s, given=given: one_round(method, s, given, map_sequentially),
         )
         states = [way(s)[0] for way, s in zip(ways, states, strict=True)]
     for other in states[1:]:
@@ -218,7 +218,7 @@ def test_personal_methods_give_parties_models_of_their_own(name):
     state, _ = played(method, Parties(spread=3.0), rounds=6)
     models = np.asarray(method.models(state))
     assert (np.ptp(models, axis=0).max() > 1e-3) == (name in PERSONAL)
-    some = np.asarray(method.personal(state, jnp.array([4, 1])))
+    some = np.asarray(method.personal_parts(state, jnp.array([4, 1])))
     np.testing.assert_allclose(
         some, models[[4, 1]] - np.asarray(method.w_global(state)), atol=1e-12
     )

@@ -10,8 +10,8 @@ from boards import served, until
 
 from fedplus.board import events as events_module
 from fedplus.board.events import Stream
-from fedplus.board.follow import CHUNK, START, Position, position, read_on
 from fedplus.board.index import Index
+from fedplus.board.tail import CHUNK, START, ReadPosition, parse_position, read_new_lines
 from report.samples import Sample
 
 RUN = Sample(rounds=100)
@@ -192,15 +192,15 @@ def test_a_long_file_comes_in_pieces(tmp_path):
         file.write(json.dumps({"round": 10, "x": "x" * 5 * CHUNK}) + "\n" + '{"round"')
     seen, at, more = [], START, True
     while more:
-        news = read_on(path, at)
+        news = read_new_lines(path, at)
         assert news.anew == (at == START)
         seen += [line["round"] for line in news.lines]
         at, more = news.position, news.more
     assert seen == list(range(11))
-    assert read_on(path, at).lines == []
+    assert read_new_lines(path, at).lines == []
 
 
 def test_positions_are_read_back():
-    at = Position(123, 0xABC)
-    assert position(str(at)) == at
-    assert position("") == position("12") == START
+    at = ReadPosition(123, 0xABC)
+    assert parse_position(str(at)) == at
+    assert parse_position("") == parse_position("12") == START

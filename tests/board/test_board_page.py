@@ -9,8 +9,8 @@ import pytest
 from boards import served
 
 from command import COMMAND, environment
-from fedplus._write import write_atomically
-from fedplus.experiments.folder import RunFolder
+from fedplus.experiments.run_folder import RunFolder
+from fedplus.files import write_atomically
 from report.browser import SCHEMES, SIZES, opened, scrolls_sideways, unlabelled, wait
 from report.samples import Sample, study
 

@@ -9,9 +9,9 @@ import sys
 import pytest
 from boards import served
 
-from fedplus._write import write_atomically
 from fedplus.board import index as index_module
 from fedplus.board.index import Index
+from fedplus.files import write_atomically
 from report.samples import Sample, study
 
 BAD = {

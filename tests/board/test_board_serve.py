@@ -11,7 +11,7 @@ import pytest
 from boards import served, start, until
 
 from fedplus import SettingError
-from fedplus.board import app, serve
+from fedplus.board import app, server
 from report.samples import Sample
 
 
@@ -21,18 +21,18 @@ def test_a_busy_port_says_what_to_do(tmp_path):
         with pytest.raises(
             SettingError, match=rf"got {port}, which is taken\. .*--port 0"
         ) as caught:
-            serve(tmp_path, port=port)
+            server(tmp_path, port=port)
     assert "\n" not in str(caught.value)
 
 
 def test_other_machines_need_a_token(tmp_path):
     with pytest.raises(SettingError, match=r"at 0\.0\.0\.0, got None\. Give --token"):
-        serve(tmp_path, host="0.0.0.0", port=0)
+        server(tmp_path, host="0.0.0.0", port=0)
 
 
 def test_a_folder_must_be_there(tmp_path):
     with pytest.raises(SettingError, match="must be a folder"):
-        serve(tmp_path / "absent", port=0)
+        server(tmp_path / "absent", port=0)
     with pytest.raises(SettingError, match="must be a folder"):
         app(tmp_path / "absent", hosts={"localhost"}, token=None)
 
@@ -43,7 +43,7 @@ def test_a_folder_must_be_there(tmp_path):
 )  # fmt: skip
 def test_bad_settings_are_told(tmp_path, settings):
     with pytest.raises(SettingError, match=" must be "):
-        serve(tmp_path, **({"port": 0} | settings))
+        server(tmp_path, **({"port": 0} | settings))
 
 
 @pytest.mark.parametrize("presses", [1, 2])

@@ -222,7 +222,7 @@ def test_colours_only_where_they_are_wanted(study):
     assert "\x1b[" not in out
     program = (
         "import sys; sys.stdout = sys.stderr; from rich.console import Console;"
-        "from pathlib import Path; from fedplus.experiments.folder import run_folders;"
+        "from pathlib import Path; from fedplus.experiments.run_folder import run_folders;"
         "from fedplus.report import formats, tables;"
         f"Console(file=sys.stderr).print(formats.terminal(tables.table_of(run_folders([Path({str(folder)!r})]))))"
     )

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from fedplus.data import SETS, load
-from fedplus.data.card import figures, text
-from fedplus.data.picture import draw
+from fedplus.data.card import card_text, statistics
+from fedplus.data.picture import draw_federation
 
 
 def run(*arguments, **environment):
@@ -49,7 +49,7 @@ def test_a_card_says_all_that_it_should():
                  "licence:         CC BY 4.0", "source:", "the paper:", "settings:"):  # fmt: skip
         assert part in told
     counted = json.loads(run("data", "card", "synthetic", "--set", "beta=1.5", "--json").stdout)
-    assert counted == figures(load("synthetic", beta=1.5))
+    assert counted == statistics(load("synthetic", beta=1.5))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_get_checks_what_is_there(tmp_path):
 
 @pytest.mark.parametrize("name", ["digits-personal", "synthetic", "synthetic-regression"])
 def test_a_picture_is_a_picture(tmp_path, name):
-    path = draw(load(name), tmp_path / "a.png")
+    path = draw_federation(load(name), tmp_path / "a.png")
     data = path.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", data[16:24])
@@ -105,7 +105,7 @@ def test_a_picture_is_a_picture(tmp_path, name):
 
 
 def test_a_card_is_as_wide_as_the_terminal():
-    assert max(map(len, text(load("synthetic"), 70).splitlines())) <= 70
+    assert max(map(len, card_text(load("synthetic"), 70).splitlines())) <= 70
 
 
 def test_importing_fedplus_imports_nothing_heavy():

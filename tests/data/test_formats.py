@@ -10,9 +10,17 @@ import pytest
 
 import fedplus as fp
 from fedplus.data import load
-from fedplus.data.files import DataError, File, Source, obtain
-from fedplus.data.files.formats import columns, csv_rows, idx, member, npz, numbers, read_idx
-from fedplus.data.files.prepared import prepared
+from fedplus.data.files import DataError, File, Source, load_source
+from fedplus.data.files.extracted_cache import cached_arrays
+from fedplus.data.files.formats import (
+    columns_by_name,
+    parse_floats,
+    read_csv_rows,
+    read_idx,
+    read_idx_file,
+    read_npz,
+    read_zip_member,
+)
 from fedplus.data.sets import (
     femnist,
     glove,
@@ -39,7 +47,7 @@ def test_idx_comes_back_as_it_was_written(tmp_path, kind, packed):
     data = as_idx(array, kind)
     path = tmp_path / "a"
     path.write_bytes(gzip.compress(data) if packed else data)
-    back = idx(path)
+    back = read_idx_file(path)
     assert np.array_equal(back, array)
     assert back.dtype.isnative
 
@@ -60,10 +68,10 @@ def test_objects_are_never_unpickled(tmp_path):
     path = tmp_path / "bomb.npz"
     np.savez(path, a=np.array([Bomb()], dtype=object))
     with pytest.raises(ValueError, match="Object arrays cannot be loaded"):
-        npz(path)
-    source = Source((File(str(path)),), npz)
+        read_npz(path)
+    source = Source((File(str(path)),), read_npz)
     with pytest.raises(DataError, match="must be as published, got an error while reading"):
-        obtain((source,))
+        load_source((source,))
 
 
 def test_an_archive_that_climbs_out_of_its_folder_writes_nothing(tmp_path):
@@ -74,20 +82,20 @@ def test_an_archive_that_climbs_out_of_its_folder_writes_nothing(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("../escaped.txt", "out")
         archive.writestr("good.txt", "in")
-    assert member(path, "good.txt").read() == b"in"
+    assert read_zip_member(path, "good.txt").read() == b"in"
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["evil.zip", "inside"]
     with pytest.raises(
         DataError, match=r"must contain missing\.txt, got \.\./escaped\.txt, good\.txt"
     ):
-        member(path, "missing.txt")
+        read_zip_member(path, "missing.txt")
 
 
 def test_csv_with_quotes_line_breaks_and_gaps(tmp_path):
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b'a,b\n1,"x, ""y""\nz"\n?,w\n'))
-    table = columns(csv_rows(path))
+    table = columns_by_name(read_csv_rows(path))
     assert table["b"] == ['x, "y"\nz', "w"]
-    assert np.array_equal(numbers(table["a"]), [1.0, np.nan], equal_nan=True)
+    assert np.array_equal(parse_floats(table["a"]), [1.0, np.nan], equal_nan=True)
 
 
 def test_what_took_long_is_kept_and_read_the_second_time(monkeypatch, tmp_path):
@@ -99,10 +107,10 @@ def test_what_took_long_is_kept_and_read_the_second_time(monkeypatch, tmp_path):
         return {"x": np.arange(5)}
 
     for _ in range(2):
-        assert prepared("thing", build)["x"].tolist() == [0, 1, 2, 3, 4]
+        assert cached_arrays("thing", build)["x"].tolist() == [0, 1, 2, 3, 4]
     assert built == [1]
     with pytest.raises(ZeroDivisionError):
-        prepared("other", lambda: {"x": np.array(1 // 0)})
+        cached_arrays("other", lambda: {"x": np.array(1 // 0)})
     assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["thing.npz"]
 
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from command import environment, refused
-from fedplus._check import SettingError
+from fedplus.check import SettingError
 from fedplus.data import Federation
 from fedplus.data.files import limits
-from fedplus.data.files.formats import idx, member, npz
+from fedplus.data.files.formats import read_idx_file, read_npz, read_zip_member
 
 GB = 2**30
 LOAD = """
 import pathlib, resource, sys
 from fedplus.data import Federation
-from fedplus._check import SettingError
+from fedplus.check import SettingError
 import pyarrow.parquet
 taken = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (taken + 2**30, resource.RLIM_INFINITY))
@@ -80,10 +80,10 @@ def test_an_array_file_of_zeros_is_refused_by_what_it_unpacks_to(tmp_path, monke
     assert path.stat().st_size < 60_000
     monkeypatch.setenv(limits.VARIABLE, "64")
     with pytest.raises(SettingError, match=r"a\.npz must need at most 64 MB of memory") as caught:
-        npz(path)
+        read_npz(path)
     assert f"Set {limits.VARIABLE}=" in str(caught.value)
     monkeypatch.setenv(limits.VARIABLE, "1000")
-    assert npz(path)["x"].shape == x.shape
+    assert read_npz(path)["x"].shape == x.shape
 
 
 @pytest.mark.parametrize("shape", [(10**9, 10**3), (10**30,), (2**62, 4), (10**10, 0)])
@@ -177,9 +177,9 @@ def test_idx_files_and_members_of_archives_are_counted(tmp_path, monkeypatch):
         made.writestr("text", bytes(2**26))
     for name in ("images.gz", "images"):
         with pytest.raises(SettingError, match=f"{name} must need at most 16 MB"):
-            idx(tmp_path / name)
+            read_idx_file(tmp_path / name)
     with (
-        member(tmp_path / "z.zip", "text") as stream,
+        read_zip_member(tmp_path / "z.zip", "text") as stream,
         pytest.raises(SettingError, match="must need at most 16 MB"),
     ):
         stream.readline()

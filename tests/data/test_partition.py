@@ -7,7 +7,7 @@ from hypothesis import given
 
 import fedplus as fp
 from fedplus.data import Federation, partition
-from fedplus.data.holdout import set_aside
+from fedplus.data.holdout import stratified_sample
 
 Y = np.repeat(np.arange(10), np.arange(100, 200, 10))
 EVERY = {
@@ -109,7 +109,7 @@ def test_what_cannot_be_dealt_out_is_one_line(how, match):
 def test_what_is_set_aside_is_stratified_to_within_a_sample(seed, share, counts):
     y = np.repeat(np.arange(len(counts)), counts)
     rows = np.random.default_rng(seed).permutation(len(y))
-    kept, aside = set_aside(rows, y, share, np.random.default_rng(seed))
+    kept, aside = stratified_sample(rows, y, share, np.random.default_rng(seed))
     assert np.array_equal(np.sort(np.concatenate([kept, aside])), np.arange(len(y)))
     assert len(aside) == min(max(1, round(share * len(y))), len(y) - 1)
     expected = np.array(counts) * len(aside) / len(y)
@@ -172,12 +172,12 @@ def test_standardised_by_the_training_samples_of_all_parties():
     rng = np.random.default_rng(0)
     parties = [(rng.normal(k, 1 + k, size=(50, 3)), rng.normal(size=50)) for k in range(3)]
     raw = Federation.from_arrays(parties, validation_share=0.2)
-    made = raw.standardised()
+    made = raw.standardise()
     assert np.allclose(made.train.x.mean(0), 0, atol=1e-5)
     assert np.allclose(made.train.x.std(0), 1, atol=1e-5)
     expected = (raw.test.x - raw.train.x.mean(0)) / raw.train.x.std(0)
     assert np.allclose(made.test.x, expected, atol=1e-5)
-    constant = Federation.from_arrays([(np.ones((9, 2)), np.ones(9))]).standardised()
+    constant = Federation.from_arrays([(np.ones((9, 2)), np.ones(9))]).standardise()
     assert np.isfinite(constant.train.x).all()
 
 
@@ -248,7 +248,7 @@ def test_standardised_survives_large_means_and_constant_columns():
     rng = np.random.default_rng(0)
     x = rng.normal(1000, 1, size=(300_000, 2)).astype(np.float32)
     x[:, 1] = 0.1
-    made = Federation.from_arrays([(x, np.zeros(len(x), int))]).standardised()
+    made = Federation.from_arrays([(x, np.zeros(len(x), int))]).standardise()
     assert abs(made.train.x[:, 0].mean(dtype=float)) < 1e-2
     assert abs(made.train.x[:, 0].std(dtype=float) - 1) < 1e-2
     assert np.abs(made.train.x[:, 1]).max() < 1e-5

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import fedplus as fp
-from fedplus._check import SettingError
+from fedplus.check import SettingError
 from fedplus.data import SETS, load
-from fedplus.data.card import counts
+from fedplus.data.card import class_counts
 from fedplus.data.sets import portfolio
 
 EMBEDDED = ["digits-robust", "digits-personal", "synthetic-regression", "synthetic"]
@@ -100,7 +100,7 @@ def test_digits_are_all_there_once_and_the_last_parties_hold_negatives(name):
 
     images, labels = load_digits(return_X_y=True)
     made = load(name, parties=20, seed=5)
-    held = counts(made)
+    held = class_counts(made)
     assert np.ptp(held.sum(1)) <= 1
     assert np.array_equal(held.sum(0), np.bincount(labels))
     assert made.info.outliers == ("18", "19")
@@ -171,7 +171,7 @@ def test_synthetic_with_fedproxs_reading_is_nearly_single_class():
     """FACTS: with a stable argmax about 22 of 30 parties are single-class, mean majority 0.966."""
     single, majority = [], []
     for seed in range(5):
-        held = counts(load("synthetic", seed=seed, reading="deviation"))
+        held = class_counts(load("synthetic", seed=seed, reading="deviation"))
         single.append(((held > 0).sum(1) == 1).sum())
         majority.append((held.max(1) / held.sum(1)).mean())
     assert 18 <= np.mean(single) <= 26
@@ -191,11 +191,13 @@ def test_synthetic_with_one_model_for_all():
 def test_synthetic_about_0_has_many_classes_a_party():
     shared = {"zeta": 0.0, "beta": 0.0, "own": 0.5, "centre": 0.0}
     for seed in range(3):
-        held = counts(load("synthetic", seed=seed, **shared))
+        held = class_counts(load("synthetic", seed=seed, **shared))
         share = held / held.sum(1, keepdims=True)
         assert share.max(1).mean() < 0.4
         assert (share > 0.05).sum(1).mean() > 5
-        assert (counts(load("synthetic", seed=seed)) > 0).sum(1).mean() < 3  # As the paper has it.
+        assert (class_counts(load("synthetic", seed=seed)) > 0).sum(
+            1
+        ).mean() < 3  # As the paper has it.
 
 
 def test_the_first_parties_keep_what_they_hold():
@@ -231,7 +233,7 @@ def test_synthetic_sizes_and_inputs():
 @pytest.mark.usefixtures("real_data")
 def test_mnist_over_a_thousand_parties_one_digit_each():
     made = load("mnist", seed=0)
-    held = counts(made)
+    held = class_counts(made)
     assert made.parties == 1000
     assert held.sum() == 70_000
     assert ((held > 0).sum(1) == 1).all()
@@ -240,7 +242,7 @@ def test_mnist_over_a_thousand_parties_one_digit_each():
     sizes = held.sum(1)
     assert sizes.min() >= 10
     assert sizes.max() > 10 * sizes.mean()
-    two = counts(load("mnist", digits=2))
+    two = class_counts(load("mnist", digits=2))
     assert ((two > 0).sum(1) == 2).all()
     assert np.allclose(made.train.x.mean(0), 0, atol=0.1)
 
@@ -287,7 +289,7 @@ def test_hospitals_patients_and_schools_as_published():
     heart = load("heart-disease")
     sizes = dict(zip(heart.names, (heart.train.size + heart.test.size).tolist(), strict=True))
     assert sizes == {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va_long_beach": 200}
-    ill = dict(zip(heart.names, counts(heart)[:, 1].tolist(), strict=True))
+    ill = dict(zip(heart.names, class_counts(heart)[:, 1].tolist(), strict=True))
     assert ill == {"cleveland": 139, "hungarian": 106, "switzerland": 115, "va_long_beach": 149}
     parkinsons = load("parkinsons")
     assert parkinsons.parties == 42
@@ -308,7 +310,7 @@ def test_the_stand_ins_say_that_they_are():
     letters, tweets = load("femnist-standin"), load("sent140-standin")
     assert letters.info.stand_in_for == "femnist"
     assert letters.parties == 200
-    assert ((counts(letters) > 0).sum(1) <= 5).all()
+    assert ((class_counts(letters) > 0).sum(1) <= 5).all()
     assert set(np.unique(letters.train.x)) == {0.0, 1.0}
     rows = np.concatenate([letters.train.x, letters.test.x])
     assert rows.shape[1] == 784
@@ -324,10 +326,10 @@ def test_the_stand_ins_say_that_they_are():
 
 @pytest.mark.usefixtures("real_data")
 def test_each_partys_stocks_are_of_its_sector():
-    from fedplus.data.files.formats import npz
-    from fedplus.data.files.place import given
+    from fedplus.data.files.formats import read_npz
+    from fedplus.data.files.search_path import user_folder
 
-    arrays = npz(given() / "finance/sp500_daily_ohlcv_2013_2018.npz")
+    arrays = read_npz(user_folder() / "finance/sp500_daily_ohlcv_2013_2018.npz")
     sector = dict(zip(arrays["tickers"].tolist(), arrays["sectors"].tolist(), strict=True))
     jumps = set(arrays["tickers"][arrays["unadjusted_jump"]].tolist())
     for names in portfolio.SECTORS.values():

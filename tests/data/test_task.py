@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from command import COMMAND, environment, fedplus, refused
-from fedplus._check import SettingError
+from fedplus.check import SettingError
 from fedplus.data import Federation
 from fedplus.data.tables import MOST_CLASSES
 

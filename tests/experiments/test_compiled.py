@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from fedplus.experiments.compiled import MAPS, MOST_MAPS
+from fedplus.experiments.compilation_cache import MAPS, MOST_MAPS
 
 LEFT = """
 import warnings
 import fedplus as fp
 from fedplus import presets
-from fedplus.experiments.compiled import MAPS, make_room
+from fedplus.experiments.compilation_cache import MAPS, limit_compiled_programs
 from small_federation import CLASSIFIER, federation
 
 warnings.simplefilter("ignore")
@@ -27,9 +27,9 @@ def loss():
 
 first = loss()
 trained = maps()
-make_room(1.0)
+limit_compiled_programs(1.0)
 kept = maps()
-make_room(0.0)
+limit_compiled_programs(0.0)
 print(trained, kept, maps(), first == loss())
 """
 

@@ -7,8 +7,8 @@ import pytest
 from command import fedplus
 from fedplus.data import SETS
 from fedplus.experiments import defaults
-from fedplus.experiments.asked import asked
 from fedplus.experiments.build import PSIS
+from fedplus.experiments.cli_spec import spec_from_command
 from fedplus.methods import METHODS
 
 
@@ -27,7 +27,10 @@ def test_the_command_line_fills_in_the_defaults_of_python(name, tmp_path):
     python = python_defaults(name)
     file = tmp_path / "own.toml"
     file.write_text(f'data = {{ folder = "hospitals" }}\nmethods = [{{ name = "{name}" }}]\n')
-    for spec, _ in (asked(str(file)), *(asked(data, [name]) for data in SETS)):
+    for spec, _ in (
+        spec_from_command(str(file)),
+        *(spec_from_command(data, [name]) for data in SETS),
+    ):
         filled_in = spec.methods[0].settings
         where = f"{name} on {spec.data.name or 'own files'}"
         assert {s: filled_in.get(s) for s in python} == python, where
@@ -35,7 +38,7 @@ def test_the_command_line_fills_in_the_defaults_of_python(name, tmp_path):
 
 def test_the_hybrid_starts_with_the_threshold_of_the_preset_of_its_psi():
     """``parts`` has no default in Python; each ψ in it takes the δ of the preset that uses it."""
-    spec, _ = asked("digits-robust", ["hybrid"])
+    spec, _ = spec_from_command("digits-robust", ["hybrid"])
     preset_of = {"quadratic": "fedavg+", "l2": "fedgeomed+", "l1": "fedcomed+"}
     for part in spec.methods[0].settings["parts"].values():
         assert part["psi"] in PSIS

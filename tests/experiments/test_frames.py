@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fedplus as fp
-from fedplus.experiments.asked import asked
-from fedplus.experiments.running import run_all
+from fedplus.experiments.cli_spec import spec_from_command
+from fedplus.experiments.runner import run_all
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def run(tmp_path_factory):
         "evaluate_every": 2,
         "path": [0.0, 1.0],
     }
-    spec, source = asked("digits-robust", ["fedavg+"], settings)
+    spec, source = spec_from_command("digits-robust", ["fedavg+"], settings)
     (made,) = run_all(spec, tmp_path_factory.mktemp("runs") / "run", source)
     return made
 

@@ -14,16 +14,16 @@ from safetensors.numpy import load_file
 
 import fedplus as fp
 from command import COMMAND, environment, fedplus, refused
-from fedplus.experiments.asked import asked
-from fedplus.experiments.folder import RunFolder, file_name, run_folders
-from fedplus.experiments.running import folders_of, run_all
+from fedplus.experiments.cli_spec import spec_from_command
+from fedplus.experiments.run_folder import RunFolder, party_file_name, run_folders
+from fedplus.experiments.runner import run_all, run_paths
 
 SMALL = {"parties": 4, "outliers": 0.25, "rounds": 6, "steps": 2, "evaluate_every": 2}
 SAME = ("spec.toml", "parties.json", "rounds.jsonl", "global.safetensors")
 
 
 def ran(folder, methods=("fedgeomed+",), seeds=(3,), **settings):
-    spec, source = asked("digits-robust", methods, SMALL | settings, seeds)
+    spec, source = spec_from_command("digits-robust", methods, SMALL | settings, seeds)
     return run_all(spec, folder, source)
 
 
@@ -179,7 +179,7 @@ def test_a_run_that_diverges_is_kept_as_failed_and_the_others_go_on(tmp_path):
         "[reference]\nlocal = false\n"
         "[[methods]]\nname = 'fedavg'\neta = 1e9\n[[methods]]\nname = 'fedprox'\n"
     )
-    spec, source = asked(str(path))
+    spec, source = spec_from_command(str(path))
     failed, good = run_all(spec, tmp_path / "study", source)
     assert failed.status["state"] == "failed"
     assert "NaN or Inf" in failed.status["message"]
@@ -188,7 +188,7 @@ def test_a_run_that_diverges_is_kept_as_failed_and_the_others_go_on(tmp_path):
 
 def test_party_names_become_file_names(tmp_path):
     names = ["a/b", "..", ".", "", "ü", "a" * 300, "a" * 299 + "b", "CON", "a b", "%2E"]
-    made = [file_name(name) for name in names]
+    made = [party_file_name(name) for name in names]
     assert len(set(made)) == len(names)
     for name in made:
         (tmp_path / name).write_text("x")
@@ -243,12 +243,12 @@ def test_a_specification_with_a_key_less_is_filled_in_again(tmp_path):
 
 def test_seeds_of_a_runs_own_specification_draw_the_data_anew(tmp_path):
     (run,) = ran(tmp_path / "run", seeds=(0,))
-    spec, _ = asked(str(run.path / "spec.toml"), seeds=(0, 1))
+    spec, _ = spec_from_command(str(run.path / "spec.toml"), seeds=(0, 1))
     assert spec.one(0, 1).data.seed == 1
 
 
 def test_local_training_that_diverges_is_said_and_nothing_stops(tmp_path):
-    spec, source = asked(
+    spec, source = spec_from_command(
         "synthetic-regression", ["fedavg"],
         {"features": 5, "rounds": 20, "reference.eta": 1e9},
     )  # fmt: skip
@@ -267,11 +267,11 @@ def test_a_local_run_without_finite_scores_is_no_reference(tmp_path):
 
 
 def test_one_local_training_serves_all_methods_of_a_seed(tmp_path, monkeypatch):
-    from fedplus.experiments import running
+    from fedplus.experiments import runner
 
     trained = []
-    alone = running._alone
-    monkeypatch.setattr(running, "_alone", lambda *a: trained.append(1) or alone(*a))
+    alone = runner._alone
+    monkeypatch.setattr(runner, "_alone", lambda *a: trained.append(1) or alone(*a))
     first, second = ran(tmp_path / "study", ("fedavg", "fedprox"), (0,))
     assert len(trained) == 1
     assert first.parties == second.parties
@@ -283,6 +283,6 @@ def test_labels_that_differ_have_folders_that_differ(tmp_path):
         "[data]\nname = 'digits-robust'\n[[methods]]\nname = 'fedavg'\nlabel = 'a δ?'\n"
         "[[methods]]\nname = 'fedavg'\nlabel = 'a δ!'\n"
     )
-    spec, _ = asked(str(path))
-    names = [p.name for p in folders_of(spec, tmp_path).values()]
+    spec, _ = spec_from_command(str(path))
+    names = [p.name for p in run_paths(spec, tmp_path).values()]
     assert names == ["a-δ-0", "a-δ-1-0"]

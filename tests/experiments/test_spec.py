@@ -7,14 +7,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedplus._check import SettingError
+from fedplus.check import SettingError
 from fedplus.data import SETS
-from fedplus.experiments.asked import asked
-from fedplus.experiments.build import arguments_of, federation_of, method_of, model_of
-from fedplus.experiments.defaults import LABELS, filled, settings_of
-from fedplus.experiments.running import prepared, run_all
-from fedplus.experiments.source import Source, places, read
-from fedplus.experiments.spec import checked, to_toml
+from fedplus.experiments.build import (
+    build_federation,
+    build_method,
+    build_model,
+    simulate_arguments,
+)
+from fedplus.experiments.cli_spec import spec_from_command
+from fedplus.experiments.defaults import LABELS, fill_defaults, required_settings
+from fedplus.experiments.runner import prepare, run_all
+from fedplus.experiments.spec import parse_spec, to_toml
+from fedplus.experiments.toml_source import TomlSource, key_lines, read_toml
 from fedplus.kappa import KappaWarning
 from fedplus.methods import METHODS
 
@@ -92,48 +97,50 @@ def test_what_is_wrong_is_refused_with_file_line_and_advice(name, tmp_path):
 
 
 def _read(path, tmp_path):
-    spec, source = asked(str(path))
+    spec, source = spec_from_command(str(path))
     return spec, tmp_path / "out", source
 
 
 def test_a_good_one_is_filled_in_and_reads_back_the_same(tmp_path):
     path = tmp_path / "experiment.toml"
     path.write_text(GOOD)
-    spec, source = asked(str(path))
-    again = filled(checked(tomllib.loads(to_toml(spec)), Source()))
+    spec, source = spec_from_command(str(path))
+    again = fill_defaults(parse_spec(tomllib.loads(to_toml(spec)), TomlSource()))
     assert again == spec
     assert spec.train.batch_size == 20
     assert spec.methods[1].settings["eta"] == 0.02
     assert spec.one(1, 1).data.seed == 1
-    assert filled(spec) == spec
-    prepared(spec, 0, source)
+    assert fill_defaults(spec) == spec
+    prepare(spec, 0, source)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_settings_to_start_with(name):
     """On the digits each trains as it is filled in, and has a label."""
-    spec, source = asked("digits-robust", [name], {"data.validation_share": 0.2, "rounds": 1})
-    ready = prepared(spec, 0, source)
+    spec, source = spec_from_command(
+        "digits-robust", [name], {"data.validation_share": 0.2, "rounds": 1}
+    )
+    ready = prepare(spec, 0, source)
     assert LABELS[name] == spec.methods[0].label
-    assert type(ready.methods[0]) is type(method_of(spec.methods[0], ready.model, source))
+    assert type(ready.methods[0]) is type(build_method(spec.methods[0], ready.model, source))
 
 
 def test_kappa_is_in_the_recommended_range_for_every_learning_rate():
     for eta in (1e-4, 0.02, 0.3):
-        sigma = settings_of("fedavg+", eta)["sigma"]
+        sigma = required_settings("fedavg+", eta)["sigma"]
         assert 0.9 <= 1 / (1 + eta * sigma) <= 0.999
 
 
 @pytest.mark.parametrize("name", SETS)
 def test_no_data_set_has_a_cohort_of_its_own(name):
     """All parties train in every round unless the user sets a cohort."""
-    assert asked(name, ["fedavg"])[0].train.cohort is None
-    assert asked(name, ["fedavg"], {"cohort": 2})[0].train.cohort == 2
+    assert spec_from_command(name, ["fedavg"])[0].train.cohort is None
+    assert spec_from_command(name, ["fedavg"], {"cohort": 2})[0].train.cohort == 2
 
 
 def test_all_parties_of_a_federation_train_in_every_round(tmp_path):
     settings = {"rounds": 2, "steps": 1, "reference.local": False}
-    spec, source = asked("synthetic", ["fedavg"], settings)
+    spec, source = spec_from_command("synthetic", ["fedavg"], settings)
     (run,) = run_all(spec, tmp_path / "run", source)
     trained = [count for line in run.lines for count in line["figures"]["cohort"]]
     assert trained == [30, 30]
@@ -142,9 +149,9 @@ def test_all_parties_of_a_federation_train_in_every_round(tmp_path):
 
 @pytest.mark.parametrize("name", [s.name for s in SETS.values() if not s.needs])
 def test_every_set_that_needs_no_files_has_a_model(name):
-    spec, source = asked(name, ["fedavg"])
-    federation = federation_of(spec.one(0, 0).data, source)
-    model = model_of(spec.model, federation, source)
+    spec, source = spec_from_command(name, ["fedavg"])
+    federation = build_federation(spec.one(0, 0).data, source)
+    model = build_model(spec.model, federation, source)
     y = federation.train.y
     assert model.task.better == ("lower" if y.dtype.kind == "f" else "higher")
 
@@ -159,19 +166,19 @@ def test_folders_in_a_file_are_meant_from_where_the_file_is(tmp_path):
         '[data]\nfolder = "parties"\ntest_share = 0.25\n[[methods]]\nname = "fedavg"\n'
         "[train]\nrounds = 1\n"
     )
-    spec, source = asked(str(path))
-    assert federation_of(spec.one(0, 0).data, source).names == ("a", "b")
+    spec, source = spec_from_command(str(path))
+    assert build_federation(spec.one(0, 0).data, source).names == ("a", "b")
 
 
 def test_parts_and_aggregates_are_tables():
-    spec, source = asked("digits-robust", ["hybrid", "ditto"])
+    spec, source = spec_from_command("digits-robust", ["hybrid", "ditto"])
     content = tomllib.loads(to_toml(spec))
     content["methods"][0]["parts"] = {
         "bias": {"psi": "l1", "delta": 0.1},
         "*": {"psi": "quadratic", "delta": 0.2},
     }
     content["methods"][1]["aggregate"] = {"name": "trimmed-mean", "trim": 0.2}
-    hybrid, ditto = prepared(checked(content, Source()), 0, source).methods
+    hybrid, ditto = prepare(parse_spec(content, TomlSource()), 0, source).methods
     assert repr(hybrid.local.psi).count("delta=0.2") == 1
     assert ditto.aggregate.trim == 0.2
     for wrong in (
@@ -183,24 +190,24 @@ def test_parts_and_aggregates_are_tables():
     ):
         content["methods"][1]["aggregate"] = wrong
         with pytest.raises(SettingError, match="must be"):
-            prepared(checked(content, Source()), 0, source)
+            prepare(parse_spec(content, TomlSource()), 0, source)
 
 
 def test_faults_and_stragglers_reach_the_simulation():
-    spec, source = asked(
+    spec, source = spec_from_command(
         "digits-robust", ["fedavg"],
         {
             "stragglers": {"share": 0.5, "drop": True},
             "faults": [{"parties": [1], "attack": "scaling", "scale": 3.0}],
         },
     )  # fmt: skip
-    arguments = arguments_of(spec, source)
+    arguments = simulate_arguments(spec, source)
     assert arguments["stragglers"].drop
     assert arguments["faults"][0].parties == (1,)
 
 
 def test_a_setting_goes_to_the_table_that_has_it():
-    spec, _ = asked(
+    spec, _ = spec_from_command(
         "digits-personal", ["fedavg", "fedprox"],
         {"eta": 0.5, "sigma": 2.0, "parties": 6, "rounds": 3, "scale": 0.5, "model.name": "mlp",
          "hidden": [7]},
@@ -215,7 +222,7 @@ def test_a_setting_goes_to_the_table_that_has_it():
 
 @given(st.text(alphabet='ab.[]"=# \n01', max_size=60))
 def test_places_never_fails(text):
-    assert all(line >= 1 for line in places(text).values())
+    assert all(line >= 1 for line in key_lines(text).values())
 
 
 VALUES = st.recursive(
@@ -249,13 +256,13 @@ def _good():
 
 def _builds_or_refuses(content):
     try:
-        spec = filled(checked(content, Source()))
-        ready = prepared(spec, spec.seeds[0])
+        spec = fill_defaults(parse_spec(content, TomlSource()))
+        ready = prepare(spec, spec.seeds[0])
     except SettingError as error:
         said = str(error)
     else:
         said = "built"
-        again = checked(tomllib.loads(to_toml(ready.spec)), Source())
+        again = parse_spec(tomllib.loads(to_toml(ready.spec)), TomlSource())
         assert again == ready.spec
     assert said
     assert "\n" not in said
@@ -299,5 +306,5 @@ def test_any_text_is_read_or_refused(tmp_path):
     ):
         path.write_bytes(content)
         with pytest.raises(SettingError) as caught:
-            checked(*read(path))
+            parse_spec(*read_toml(path))
         assert str(path) in str(caught.value)

@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 
 from command import environment, fedplus, refused
-from fedplus.experiments.folder import RunFolder
+from fedplus.experiments.run_folder import RunFolder
 
 ARGUMENTS = [
     "run", "digits-robust", "-m", "fedavg+", "--no-local", "--set", "parties=3", "--rounds", "6",

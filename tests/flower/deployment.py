@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._checkpoint import load, rounds_saved
+from fedplus._checkpoint import latest_round, load
 from fedplus.flower import FedPlus, InProcessGrid
-from fedplus.flower.kept import last_good
-from fedplus.flower.local import COMPLETED, CONNECTION, LocalDeployment
-from fedplus.flower.processes import descendants, kill, line_of
+from fedplus.flower.local_deployment import COMPLETED, CONNECTION, LocalDeployment
+from fedplus.flower.processes import command_line, descendants, kill
+from fedplus.flower.restore import latest_intact_checkpoint
 
 APP = Path(__file__).parent / "app"
 
@@ -38,7 +38,9 @@ class Deployment(LocalDeployment):
 
     def crash(self, name, command=""):
         """SIGKILL to what a process has started, or to what runs a command; not to itself."""
-        found = [pid for pid in descendants(self.processes[name].pid) if command in line_of(pid)]
+        found = [
+            pid for pid in descendants(self.processes[name].pid) if command in command_line(pid)
+        ]
         assert found, f"{name} runs no {command}"
         kill(found)
 
@@ -48,7 +50,7 @@ class Deployment(LocalDeployment):
 
     def rounds(self):
         """Rounds that the server has done and saved."""
-        return rounds_saved(self.server / "checkpoint")
+        return latest_round(self.server / "checkpoint")
 
     def checkpoint(self):
         """What the server has saved last."""
@@ -57,7 +59,7 @@ class Deployment(LocalDeployment):
     def kept(self, k, before=None):
         """What a party has on its disk."""
         (folder,) = filter(Path.is_dir, (self.parties / str(k) / "state").iterdir())
-        return last_good(folder, before)
+        return latest_intact_checkpoint(folder, before)
 
     def begun(self, k, round_):
         """Where a party's steps of a round have begun, once they have."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedplus.flower.local import BIN, CONNECTION
+from fedplus.flower.local_deployment import BIN, CONNECTION
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")

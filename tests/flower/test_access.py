@@ -8,8 +8,8 @@ import pytest
 from stranger import NOBODY, Stranger, as_user, needs_root
 
 from deployment import APP
-from fedplus.flower import local
-from fedplus.flower.local import COMMANDS, CONNECTION
+from fedplus.flower import local_deployment
+from fedplus.flower.local_deployment import COMMANDS, CONNECTION
 
 POST = """
 import sys, ssl, socket
@@ -71,7 +71,7 @@ def test_an_unprivileged_service_user_gives_orders_and_root_does_not(deployment,
         os.chown(deployment.folder / name, service, service)
     for folder in (deployment.folder, deployment.folder / "flwr"):
         os.chown(folder, service, service)
-    monkeypatch.setattr(local, "COMMANDS", (*as_user(service), *COMMANDS))
+    monkeypatch.setattr(local_deployment, "COMMANDS", (*as_user(service), *COMMANDS))
     deployment.superlink()
     own = Stranger(deployment, APP, service)
     try:

@@ -79,7 +79,7 @@ def test_every_partial_fit_is_the_estimators_and_then_the_pull(make, classes):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(8, 3))
     y = rng.normal(size=8) if classes is None else np.resize(classes, 8)
-    estimator, twin = (of_sklearn.begun(make(), 3, classes) for _ in range(2))
+    estimator, twin = (of_sklearn.initialise(make(), 3, classes) for _ in range(2))
     pulled = of_sklearn.Pull(estimator, Fixed(0.8, halves(of_sklearn.arrays(estimator))))
     for _ in range(3):
         pulled.partial_fit(x, y)
@@ -99,7 +99,7 @@ def test_an_estimator_that_has_seen_nothing_is_refused():
 def test_an_averaging_estimator_is_refused():
     """Its coef_ is not what its steps start from."""
     with pytest.raises(fp.SettingError, match="estimator must be one without average"):
-        of_sklearn.arrays(of_sklearn.begun(SGDClassifier(average=True), 4, "ab"))
+        of_sklearn.arrays(of_sklearn.initialise(SGDClassifier(average=True), 4, "ab"))
 
 
 def test_half_precision_travels_as_float32():
@@ -110,7 +110,7 @@ def test_half_precision_travels_as_float32():
 
 
 def test_linear_estimators_begin_at_zero():
-    begun = of_sklearn.begun(SGDClassifier(), 4, "ab")
+    begun = of_sklearn.initialise(SGDClassifier(), 4, "ab")
     assert {n: a.tolist() for n, a in of_sklearn.arrays(begun).items()} == {
         "coef_": [[0.0] * 4], "intercept_": [0.0],
     }  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deployment import in_process
-from fedplus.experiments.folder import RunFolder
+from fedplus.experiments.run_folder import RunFolder
 
 HONEST, LIAR = 5, 5
 

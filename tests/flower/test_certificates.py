@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from fedplus._check import SettingError
+from fedplus.check import SettingError
 from fedplus.flower.certificates import write_certificates
 
 HOSTS = ["server.example.org", "localhost", "127.0.0.1"]

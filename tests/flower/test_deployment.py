@@ -3,7 +3,7 @@
 import numpy as np
 
 from deployment import in_process
-from fedplus.flower.local import CONNECTION
+from fedplus.flower.local_deployment import CONNECTION
 
 
 def test_a_deployment_is_as_in_process_and_survives_a_killed_party(deployment, tmp_path):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from deployment import in_process
-from fedplus.experiments.folder import RunFolder
-from fedplus.flower.local import CONNECTION
+from fedplus.experiments.run_folder import RunFolder
+from fedplus.flower.local_deployment import CONNECTION
 
 pytestmark = pytest.mark.long
 

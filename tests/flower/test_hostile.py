@@ -12,9 +12,9 @@ from deployed import grid_of, zeros
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord
 
 import fedplus as fp
-from fedplus.experiments.folder import RunFolder
+from fedplus.experiments.run_folder import RunFolder
 from fedplus.flower import FedPlus
-from fedplus.flower.replies import LARGEST, printable
+from fedplus.flower.replies import LARGEST, make_printable
 
 PLUS = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
 ATTACKS = [
@@ -53,9 +53,9 @@ def test_no_escape_sequence_of_a_party_reaches_the_log_or_a_file(attack, tmp_pat
     texts = [reason for _, _, reason in strategy.dropped] + [names]
     texts += [line for line in lines if "of node" in line]
     texts += [p.read_text() for p in (tmp_path / "s").glob("*.json*")]
-    assert sum("of node 3" in line for line in lines) == (printable(attack) != attack)
+    assert sum("of node 3" in line for line in lines) == (make_printable(attack) != attack)
     for text in texts:
-        assert printable(text.replace("\n", " ")) == " ".join(text.split())
+        assert make_printable(text.replace("\n", " ")) == " ".join(text.split())
     assert not [line for line in lines if "dropped the reply" in line and "\n" in line]
 
 

@@ -10,10 +10,10 @@ from deployed import grid_of, zeros
 from safetensors.numpy import save as to_safetensors
 
 import fedplus as fp
-from fedplus._checkpoint import WITHOUT_HEADER, _digest, load, saved_in
-from fedplus.experiments.folder import RunFolder
+from fedplus._checkpoint import WITHOUT_HEADER, _digest, checkpoints_in, load
+from fedplus.experiments.run_folder import RunFolder
 from fedplus.flower import FedPlus
-from fedplus.flower.kept import last_good
+from fedplus.flower.restore import latest_intact_checkpoint
 
 PLUS = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
 
@@ -52,14 +52,14 @@ def flipped(content: bytes):
 
 @pytest.mark.parametrize("who", ["server", "party"])
 def test_every_bit_flip_is_detected_and_the_file_before_is_used(run, who, said):
-    before, newest = saved_in(folder_of(run, who))
+    before, newest = checkpoints_in(folder_of(run, who))
     content, expected = newest.read_bytes(), load(before)
     wrong: dict[str, int] = {}
     for spoilt in flipped(content):
         newest.write_bytes(spoilt)
         said.clear()
         try:
-            found = last_good(newest.parent)
+            found = latest_intact_checkpoint(newest.parent)
         except Exception as error:
             wrong[type(error).__name__] = wrong.get(type(error).__name__, 0) + 1
             continue
@@ -70,13 +70,13 @@ def test_every_bit_flip_is_detected_and_the_file_before_is_used(run, who, said):
 
 @pytest.mark.parametrize("who", ["server", "party"])
 def test_every_truncation_is_detected(run, who):
-    before, newest = saved_in(folder_of(run, who))
+    before, newest = checkpoints_in(folder_of(run, who))
     content, expected = newest.read_bytes(), load(before)
     for length in range(len(content)):
         newest.write_bytes(content[:length])
-        assert last_good(newest.parent).round == expected.round
+        assert latest_intact_checkpoint(newest.parent).round == expected.round
     newest.write_bytes(content + b"\0")
-    assert last_good(newest.parent).round == expected.round
+    assert latest_intact_checkpoint(newest.parent).round == expected.round
 
 
 @pytest.mark.parametrize("name", ["parties.json", "rounds.jsonl", "status.json"])
@@ -100,8 +100,8 @@ def test_damaged_records_do_not_stop_a_server_whose_checkpoint_is_whole(run, nam
 
 
 def test_every_bit_flip_of_the_records_is_survived(run):
-    from fedplus.experiments.files import keep_lines
-    from fedplus.flower.recorded import Recorded
+    from fedplus.experiments.files import truncate_rounds
+    from fedplus.flower.run_log import DeploymentLog
 
     about = {"better": "higher"}
     for name in ("parties.json", "rounds.jsonl"):
@@ -111,17 +111,17 @@ def test_every_bit_flip_of_the_records_is_survived(run):
             if i % 7:  # Each reading writes synced files: every seventh flip, all bits in turn.
                 continue
             path.write_bytes(spoilt)
-            Recorded(run / "server", about, 3, [1, 2, 3, 4, 5])
+            DeploymentLog(run / "server", about, 3, [1, 2, 3, 4, 5])
             (run / "server" / "rounds.jsonl").write_bytes(content if "rounds" in name else b"")
         path.write_bytes(content)
-        assert keep_lines(run / "server" / "rounds.jsonl", 3) is not None
+        assert truncate_rounds(run / "server" / "rounds.jsonl", 3) is not None
 
 
 def test_a_checkpoint_of_the_format_before_is_read_and_the_next_is_of_the_new_one(run):
     """Its first model stood for parties that had never replied: these no longer count."""
     folder = folder_of(run, "server")
     saved = load(folder)
-    for path in saved_in(folder):
+    for path in checkpoints_in(folder):
         path.unlink()
     arrays = saved.arrays | {"first": np.zeros(4, np.float32)}
     arrays["nodes"] = np.append(arrays["nodes"], np.uint64(77))
@@ -134,6 +134,6 @@ def test_a_checkpoint_of_the_format_before_is_read_and_the_next_is_of_the_new_on
     strategy.run(grid_of(PLUS, run), zeros())
     assert sorted(strategy.state.models) == [1, 2, 3, 4, 5]
     assert strategy.state.federation == saved.settings["federation"]
-    before, newest = saved_in(folder)
+    before, newest = checkpoints_in(folder)
     assert before == old
     assert b"fedplus-checkpoint-2" in newest.read_bytes()

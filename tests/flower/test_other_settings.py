@@ -8,7 +8,7 @@ from deployed import PARTIES, grid_of, zeros
 
 import fedplus as fp
 from fedplus._checkpoint import load
-from fedplus.experiments.folder import RunFolder
+from fedplus.experiments.run_folder import RunFolder
 from fedplus.flower import FedPlus
 
 BEFORE = fp.FedPlus(fp.LocalSolve(fp.L2(0.1), eta=0.1, sigma=0.5))

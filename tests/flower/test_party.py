@@ -7,14 +7,14 @@ from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 
 import fedplus as fp
 from fedplus.flower import Party
-from fedplus.flower.grid import identify
+from fedplus.flower.in_process_grid import set_sender
+from fedplus.flower.local_rule import rule_message
 from fedplus.flower.records import to_record
-from fedplus.flower.rule import sent
 
 METHOD = fp.presets.fedcomed_plus(eta=0.1, sigma=0.5, delta=0.2)
 
 
-identify()
+set_sender()
 
 
 def message(w=None, federation="f", round_=1, method=METHOD):
@@ -22,7 +22,11 @@ def message(w=None, federation="f", round_=1, method=METHOD):
         {
             "arrays": to_record(zeros() if w is None else w),
             "config": ConfigRecord(
-                {**sent(method.local), "server-round": round_, "fedplus-federation": federation}
+                {
+                    **rule_message(method.local),
+                    "server-round": round_,
+                    "fedplus-federation": federation,
+                }
             ),
         }
     )

@@ -10,8 +10,8 @@ import pytest
 
 from command import fedplus, refused
 from deployment import APP
-from fedplus._check import SettingError
-from fedplus.flower.local import BIN, CONNECTION
+from fedplus.check import SettingError
+from fedplus.flower.local_deployment import BIN, CONNECTION
 from fedplus.flower.pinning import app_hash
 
 SUPERNODE = [sys.executable, "-m", "fedplus.flower.commands", "supernode"]

@@ -8,7 +8,7 @@ from deployed import PARTIES, app_of, grid_of, zeros
 
 import fedplus as fp
 from fedplus.flower import FedPlus, InProcessGrid
-from fedplus.flower.prompt import Prompt
+from fedplus.flower.polling_grid import PollingGrid
 
 METHOD = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
 
@@ -34,7 +34,7 @@ class Slow(InProcessGrid):
 
 def trained(grid, rounds, **more):
     strategy = FedPlus(METHOD, rounds=rounds, **more)
-    strategy.run(Prompt(grid), zeros())
+    strategy.run(PollingGrid(grid), zeros())
     return strategy.state
 
 
@@ -88,7 +88,7 @@ class Unreadable(InProcessGrid):
 )
 def test_a_reply_harms_nobody_but_its_sender(grid, reason, tmp_path):
     strategy = FedPlus(METHOD, rounds=2)
-    strategy.run(Prompt(grid(app_of(METHOD, tmp_path), PARTIES)), zeros())
+    strategy.run(PollingGrid(grid(app_of(METHOD, tmp_path), PARTIES)), zeros())
     assert [(round_, node) for round_, node, _ in strategy.dropped] == [(1, 1), (2, 1)]
     assert all(reason in why for _, _, why in strategy.dropped)
     assert all(strategy.state.models[node].any() for node in range(2, PARTIES + 1))

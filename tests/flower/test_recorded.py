@@ -6,10 +6,10 @@ from deployed import PARTIES, descended, samples, zeros
 from flwr.clientapp import ClientApp
 
 import fedplus as fp
-from fedplus.experiments.folder import RunFolder
+from fedplus.experiments.run_folder import RunFolder
 from fedplus.flower import FedPlus, InProcessGrid, Party
-from fedplus.report.html import page
-from fedplus.report.tables import table_of
+from fedplus.report.html import render_report
+from fedplus.report.tables import comparison_table
 
 METHOD = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
 
@@ -57,9 +57,9 @@ def test_the_board_and_the_report_show_it(tmp_path):
     assert last["personal"]["worst"] == max(last["personal_score"])
     v = METHOD.local.psi.prox(strategy.state.models[5] - strategy.state.w_global)
     assert last["v_norm"][4] == pytest.approx(float(np.linalg.norm(v)), rel=1e-4)
-    (row,) = [row for row in table_of([found]).rows if row.method]
+    (row,) = [row for row in comparison_table([found]).rows if row.method]
     assert row.columns["mean"][0] == pytest.approx(np.mean(last["personal_score"]))
-    assert "FedGeoMed+" in page([found])
+    assert "FedGeoMed+" in render_report([found])
 
 
 def test_parties_may_join_later_and_the_server_go_on(tmp_path):
@@ -68,7 +68,7 @@ def test_parties_may_join_later_and_the_server_go_on(tmp_path):
     found = RunFolder(tmp_path / "server")
     assert [len(line["personal_score"]) for line in found.lines] == [2, 2, 5, 5]
     assert found.parties["names"] == ["1", "2", "3", "4", "5"]
-    page([found])
+    render_report([found])
 
 
 def test_without_scores_it_is_recorded_all_the_same(tmp_path):
@@ -77,7 +77,7 @@ def test_without_scores_it_is_recorded_all_the_same(tmp_path):
     FedPlus(METHOD, rounds=2, folder=tmp_path / "server").run(grid_of(METHOD, tmp_path), zeros())
     found = RunFolder(tmp_path / "server")
     assert found.lines[-1]["personal"]["mean"] is None
-    page([found])
+    render_report([found])
 
 
 def test_a_skipped_round_is_told(tmp_path):

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from fedplus.flower.certificates import write_certificates, write_key
-from fedplus.flower.local import BIN, CONNECTION
+from fedplus.flower.local_deployment import BIN, CONNECTION
 from fedplus.flower.processes import free_port
 
 pytestmark = pytest.mark.long

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import fedplus as fp
 from fedplus.flower import Party
-from fedplus.flower.grid import identify
+from fedplus.flower.in_process_grid import set_sender
+from fedplus.flower.local_rule import rule_from_message, rule_message
 from fedplus.flower.records import Shapes, to_record
-from fedplus.flower.rule import of_server, sent
 
-identify()
+set_sender()
 LAYOUT = (("body/weight", 5), ("head", 3), ("body/bias", 2))
 DELTA = st.floats(1e-3, 3.0)
 SIMPLE = st.one_of(
@@ -31,7 +31,7 @@ BOX = fp.Custom(lambda x: jnp.sum(0 * x), lambda x: jnp.clip(x, -0.1, 0.1))
 
 
 def message(method, **more):
-    told = {**sent(method.local), "server-round": 1, "fedplus-federation": "f", **more}
+    told = {**rule_message(method.local), "server-round": 1, "fedplus-federation": "f", **more}
     half = {name: array + 0.5 for name, array in zeros().items()}
     content = RecordDict({"arrays": to_record(half), "config": ConfigRecord(told)})
     return Message(content, 1, MessageType.TRAIN)
@@ -48,7 +48,7 @@ def context():
 def test_a_party_starts_and_is_pulled_as_in_local_solve(psi, eta, sigma, lam, seed):
     local = fp.LocalSolve(psi, eta=eta, sigma=1 / eta * 0.05 * (1 + sigma), lam=lam)
     w_k, w_global = np.random.default_rng(seed).normal(size=(2, 10)).astype(np.float32)
-    rule = of_server(sent(local), LAYOUT)
+    rule = rule_from_message(rule_message(local), LAYOUT)
     theta = local.psi.prox(jnp.asarray(w_k - w_global))
     np.testing.assert_allclose(rule.anchor(w_k, w_global), w_global + theta, atol=2e-6)
     np.testing.assert_allclose(rule.start(w_k, w_global), local.start(w_k, w_global), atol=2e-6)
@@ -86,7 +86,7 @@ print([name for name in ("jax", "optax", "scipy", "sklearn", "pandas") if name i
 
 def test_a_psi_of_ones_own_is_given_to_the_party(tmp_path):
     method = fp.FedPlus(fp.LocalSolve(BOX, eta=0.1, sigma=0.5))
-    assert "fedplus-psi" not in sent(method.local)
+    assert "fedplus-psi" not in rule_message(method.local)
     with pytest.raises(fp.SettingError, match=r"give the party the method.*Party\(\.\.\., method"):
         Party(message(method), context(), tmp_path)
     party = Party(message(method), context(), tmp_path, method=method)
@@ -109,6 +109,6 @@ def test_a_psi_of_ones_own_is_given_to_the_party(tmp_path):
     ],
 )
 def test_what_no_method_has(told, said):
-    config = {**sent(fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5).local), **told}
+    config = {**rule_message(fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5).local), **told}
     with pytest.raises(fp.SettingError, match=said):
-        of_server(config, Shapes.of(zeros()).layout)
+        rule_from_message(config, Shapes.of(zeros()).layout)

@@ -10,8 +10,8 @@ from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDic
 from flwr.clientapp import ClientApp
 
 import fedplus as fp
-from fedplus.experiments.folder import RunFolder
-from fedplus.experiments.lock import held
+from fedplus.experiments.lock import locked
+from fedplus.experiments.run_folder import RunFolder
 from fedplus.flower import FedPlus, InProcessGrid, Party
 
 METHODS = {
@@ -340,7 +340,7 @@ def test_a_damaged_checkpoint_of_the_server_gives_way_to_the_one_before(tmp_path
 
 def test_two_servers_do_not_share_a_folder(tmp_path):
     with (
-        held(tmp_path),
+        locked(tmp_path),
         pytest.raises(fp.SettingError, match="must be free"),
     ):
         FedPlus(PLUS, rounds=1, folder=tmp_path).run(grid_of(PLUS, tmp_path / "p"), zeros())

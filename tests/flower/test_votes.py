@@ -7,9 +7,9 @@ from flwr.app import ConfigRecord
 
 import fedplus as fp
 from fedplus._checkpoint import load
-from fedplus.experiments.folder import RunFolder
+from fedplus.experiments.run_folder import RunFolder
 from fedplus.flower import FedPlus, InProcessGrid, Party
-from fedplus.flower.records import SECRET, identity_of
+from fedplus.flower.records import SECRET, hash_secret
 
 PLUS = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
 
@@ -91,7 +91,7 @@ def test_the_secret_is_kept_by_the_party_and_hashed_by_the_server(tmp_path):
     for k in range(PARTIES):
         (folder,) = (tmp_path / f"party-{k}").iterdir()
         assert load(folder).settings["secret"] == secrets[k + 1]
-    assert found.state.identities == {n: identity_of(s) for n, s in secrets.items()}
+    assert found.state.identities == {n: hash_secret(s) for n, s in secrets.items()}
     told = "".join(str(dict(m.content["config"])) for m in asked)
     told += "".join(p.read_bytes().decode("latin-1") for p in (tmp_path / "server").rglob("*.*"))
     assert not [secret for secret in secrets.values() if secret in told]

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from command import environment
-from fedplus.flower.local import COMPLETED, LocalDeployment
-from fedplus.flower.processes import descendants, line_of
+from fedplus.flower.local_deployment import COMPLETED, LocalDeployment
+from fedplus.flower.processes import command_line, descendants
 from fedplus.new import write_app
 
 PARTIES = 2
@@ -31,8 +31,8 @@ def supernodes(here):
     """The process ids of the parties' SuperNodes."""
     return [
         pid for k in range(PARTIES) for pid in descendants(here.processes[f"node-{k}"].pid)
-        if "--superlink" in line_of(pid)
-        and "/bin/sh" not in line_of(pid)
+        if "--superlink" in command_line(pid)
+        and "/bin/sh" not in command_line(pid)
     ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import subprocess
 import httpx
 import pytest
 
-from fedplus.flower.local import COMPLETED, LocalDeployment
+from fedplus.flower.local_deployment import COMPLETED, LocalDeployment
 from fedplus.flower.processes import free_port
 from fedplus.new import write_app
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._write import write_atomically
-from fedplus.experiments.folder import ENV, FORMAT, PARTIES, ROUNDS, SPEC, STATUS, RunFolder
+from fedplus.experiments.run_folder import ENV, FORMAT, PARTIES, ROUNDS, SPEC, STATUS, RunFolder
+from fedplus.files import write_atomically
 
 LAMBDAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LEVELS = {"fedavg": 0.72, "local": 0.84, "fedavg+": 0.9, "fedcomed+": 0.92, "fedgeomed+": 0.94}

@@ -8,17 +8,17 @@ import pytest
 from damage import good, single_values, whole_files
 
 from command import refused
-from fedplus._check import SettingError
-from fedplus.experiments.folder import RunFolder
-from fedplus.report.html import page
-from fedplus.report.read import read
+from fedplus.check import SettingError
+from fedplus.experiments.run_folder import RunFolder
+from fedplus.report.html import render_report
+from fedplus.report.run_data import read_run_data
 
 
 def told(run):
     """The refusal; empty if there is a report."""
     said = ""
     try:
-        page([RunFolder(run)]).encode()
+        render_report([RunFolder(run)]).encode()
     except SettingError as error:
         said = str(error)
     assert len(said.splitlines()) <= 1
@@ -51,7 +51,7 @@ def test_a_line_that_is_not_the_last_one_is_named(tmp_path):
     lines = (run / "rounds.jsonl").read_text().splitlines()
     (run / "rounds.jsonl").write_text("\n".join(["[]", *lines]) + "\n")
     with pytest.raises(SettingError, match=r"rounds\.jsonl, line 1, is damaged"):
-        read(RunFolder(run))
+        read_run_data(RunFolder(run))
 
 
 def test_the_command_says_it_in_one_line(tmp_path):

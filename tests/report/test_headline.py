@@ -7,9 +7,9 @@ import pytest
 from samples import study
 from test_tables import folder
 
-from fedplus.report import formats
-from fedplus.report.content import content
-from fedplus.report.tables import table_of
+from fedplus.report import table_formats
+from fedplus.report.report_data import report_data
+from fedplus.report.tables import comparison_table
 
 SEEDS = 5
 
@@ -25,7 +25,7 @@ def runs(tmp_path, means, seeds=SEEDS, spread=0.004, **more):
 
 
 def verdict(found):
-    return content(found)["verdict"]
+    return report_data(found)["verdict"]
 
 
 def test_best_is_said_where_every_difference_is_significant(tmp_path):
@@ -33,24 +33,31 @@ def test_best_is_said_where_every_difference_is_significant(tmp_path):
     said = verdict(found)
     assert said.startswith("fedavg+ is best: mean accuracy ")
     assert "the difference to every other method is significant (p " in said
-    table = table_of(found)
+    table = comparison_table(found)
     assert [row.label for row in table.rows if row.is_best] == ["fedavg+"]
 
 
 def test_best_is_not_said_where_the_next_method_is_as_good(tmp_path):
     found = runs(tmp_path, {"fedavg": 0.6, "ditto": 0.9, "fedavg+": 0.9})
-    told = content(found)
+    told = report_data(found)
     assert told["verdict"].startswith("No method is clearly better: ")
     assert "is not significant (p = " in told["verdict"]
     assert "fedavg " not in told["verdict"].partition(";")[0]
     assert told["summary"]["best"] == []
-    table = table_of(found)
+    table = comparison_table(found)
     assert not any(row.is_best for row in table.rows)
     assert sum(row.leads for row in table.rows) == 1
     findings = [one["finding"] for part in told["sections"][:1] for one in part["options"]]
-    for text in (*findings, told["verdict"], formats.footnote(table), told["summary"]["note"]):
+    for text in (
+        *findings,
+        told["verdict"],
+        table_formats.footnote(table),
+        told["summary"]["note"],
+    ):
         assert "best" not in text
-    assert [record["best"] for record in formats.as_records(table)] == [False] * len(table.rows)
+    assert [record["best"] for record in table_formats.as_records(table)] == [False] * len(
+        table.rows
+    )
 
 
 @pytest.mark.parametrize(("seeds", "told"), [(1, "one seed"), (2, "2 seeds")])
@@ -129,7 +136,9 @@ def test_the_terminal_is_bold_only_for_the_best(tmp_path):
         (tmp_path / name).mkdir()
         console = Console(force_terminal=True, width=120, color_system="standard")
         with console.capture() as captured:
-            console.print(formats.terminal(table_of(runs(tmp_path / name, means))))
+            console.print(
+                table_formats.terminal_table(comparison_table(runs(tmp_path / name, means)))
+            )
         return captured.get()
 
     close = [x for x in printed("a", {"ditto": 0.9, "fedavg+": 0.9}).splitlines() if "*" in x]

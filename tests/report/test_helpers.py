@@ -3,7 +3,7 @@
 from browser import opened, scrolls_sideways
 from samples import Sample, study
 
-from fedplus.experiments.folder import ROUNDS, run_folders
+from fedplus.experiments.run_folder import ROUNDS, run_folders
 
 
 def test_a_sample_grows_like_a_run(tmp_path):

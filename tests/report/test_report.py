@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from samples import Sample, study
 
-from fedplus._check import SettingError
-from fedplus.experiments.folder import PARTIES, ROUNDS, RunFolder
-from fedplus.report import thin
-from fedplus.report.content import content
-from fedplus.report.html import page, write_report
-from fedplus.report.words import rounded
+from fedplus.check import SettingError
+from fedplus.experiments.run_folder import PARTIES, ROUNDS, RunFolder
+from fedplus.report import downsample
+from fedplus.report.formatting import round_for_json
+from fedplus.report.html import render_report, write_report
+from fedplus.report.report_data import report_data
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -27,7 +27,7 @@ def rows_of(run):
 
 def test_seeds_of_a_label_are_one_line_with_a_band(tmp_path):
     runs = study(tmp_path, methods=("fedavg", "fedgeomed+"), seeds=3)
-    first = section(content(runs), "learning")["options"][0]["charts"][0]["lines"]
+    first = section(report_data(runs), "learning")["options"][0]["charts"][0]["lines"]
     assert [line["label"] for line in first] == ["FedAvg", "FedGeoMed+"]
     for line, of_label in zip(first, (runs[:3], runs[3:]), strict=True):
         scores = np.array(
@@ -39,7 +39,7 @@ def test_seeds_of_a_label_are_one_line_with_a_band(tmp_path):
 
 def test_the_table_has_mean_and_deviation_over_seeds(tmp_path):
     runs = study(tmp_path, methods=("fedavg", "fedavg+"), seeds=4, outliers=2)
-    table = content(runs)["summary"]
+    table = report_data(runs)["summary"]
     last = np.array([rows_of(run)[-1]["personal_score"] for run in runs[4:]])
     for cell, values in zip(
         table["rows"][1][1:5],
@@ -56,7 +56,9 @@ def test_the_table_has_mean_and_deviation_over_seeds(tmp_path):
 
 
 def test_no_reference_row_beside_a_run_of_the_method_local(tmp_path):
-    table = content(study(tmp_path, methods=("local", "fedavg+"), seeds=1, outliers=0))["summary"]
+    table = report_data(study(tmp_path, methods=("local", "fedavg+"), seeds=1, outliers=0))[
+        "summary"
+    ]
     assert [row[0] for row in table["rows"]] == [
         "Local",
         "FedAvg+",
@@ -83,7 +85,7 @@ def with_scores(run, personal, local):
 def test_who_gains_and_who_loses(tmp_path):
     run = Sample(parties=4, names=("a", "b", "c", "d")).write(tmp_path / "run")
     with_scores(run, [0.9, 0.5, 0.7, 0.8], [0.8, 0.75, 0.7, 0.5])
-    option = section(content([run]), "gains")["options"][0]
+    option = section(report_data([run]), "gains")["options"][0]
     assert "2 of 4 parties gain over training alone and 1 loses" in option["finding"]
     assert "biggest winner is party d (+30.0 points)" in option["finding"]
     assert "biggest loser is party b (−25.0 points)" in option["finding"]
@@ -94,7 +96,7 @@ def test_who_gains_and_who_loses(tmp_path):
 def test_a_lower_error_is_a_gain(tmp_path):
     run = Sample(parties=2, score_name="rmse", better="lower").write(tmp_path / "run")
     with_scores(run, [0.5, 0.9], [0.8, 0.7])
-    told = content([run])
+    told = report_data([run])
     option = section(told, "gains")["options"][0]
     assert "1 of 2 parties gains over training alone and 1 loses" in option["finding"]
     assert "biggest winner is party 0 (−0.3 rmse)" in option["finding"]
@@ -102,7 +104,7 @@ def test_a_lower_error_is_a_gain(tmp_path):
 
 
 def test_without_local_scores_gains_are_over_the_global_model(tmp_path):
-    told = content([Sample(local=False).write(tmp_path / "run")])
+    told = report_data([Sample(local=False).write(tmp_path / "run")])
     assert "gain over the global model" in section(told, "gains")["options"][0]["finding"]
 
 
@@ -110,20 +112,20 @@ def test_theorem_1_in_words(tmp_path):
     run = Sample(objective=True).write(tmp_path / "steady")
     assert (
         "never rises under FedGeoMed+"
-        in section(content([run]), "certificate")["options"][0]["finding"]
+        in section(report_data([run]), "certificate")["options"][0]["finding"]
     )
     lines = rows_of(run)
     lines[4]["objective"] = 1.1 * lines[3]["objective"]
     (run.path / ROUNDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    finding = section(content([run]), "certificate")["options"][0]["finding"]
+    finding = section(report_data([run]), "certificate")["options"][0]["finding"]
     assert finding == "Under FedGeoMed+ it rises, at most by 10 % at round 50."
 
 
 def test_sections_only_where_there_is_data(tmp_path):
-    ids = [s["id"] for s in content(study(tmp_path / "a", seeds=1))["sections"]]
+    ids = [s["id"] for s in report_data(study(tmp_path / "a", seeds=1))["sections"]]
     assert ids == ["learning", "heat", "gains", "change", "norms", "aggregator"]
     full = study(tmp_path / "b", seeds=1, path=True, objective=True)
-    assert {s["id"] for s in content(full)["sections"]} == {*ids, "path", "certificate"}
+    assert {s["id"] for s in report_data(full)["sections"]} == {*ids, "path", "certificate"}
 
 
 def test_runs_in_every_state_in_one_report(tmp_path):
@@ -134,7 +136,7 @@ def test_runs_in_every_state_in_one_report(tmp_path):
         Sample(method="rfa", data="school").write(tmp_path / "begun", upto=0, state="running"),
     ]
     (tmp_path / "begun" / PARTIES).unlink()
-    told = content(runs)
+    told = report_data(runs)
     assert (
         "No run on school has been evaluated yet. 1 of 4 runs is still going on. "
         "1 of 4 runs was stopped before its end." in told["verdict"]
@@ -144,21 +146,21 @@ def test_runs_in_every_state_in_one_report(tmp_path):
     assert curve["spread"][:5] != [None] * 5
     assert curve["spread"][5:] == [None] * 5
     assert row_of(told, "rfa, school")[1:3] == ["–", "–"]
-    page(runs)
+    render_report(runs)
 
 
 def test_a_failed_run_is_counted_but_not_averaged(tmp_path):
     whole = Sample().write(tmp_path / "0")
     broken = Sample(seed=1).write(tmp_path / "1", upto=20, state="failed", message="no memory")
-    both, alone = content([whole, broken]), content([whole])
+    both, alone = report_data([whole, broken]), report_data([whole])
     assert row_of(both, "FedGeoMed+")[:-1] == row_of(alone, "FedGeoMed+")
     assert row_of(both, "FedGeoMed+")[-1] == "failed 1 of 2"
     assert both["verdict"].endswith("1 of 2 runs failed.")
-    assert row_of(content([broken]), "FedGeoMed+")[1] == "–"
+    assert row_of(report_data([broken]), "FedGeoMed+")[1] == "–"
 
 
 def test_a_report_of_nothing_evaluated(tmp_path):
-    told = content([Sample().write(tmp_path / "run", upto=0, state="running")])
+    told = report_data([Sample().write(tmp_path / "run", upto=0, state="running")])
     assert told["sections"] == []
 
 
@@ -170,7 +172,7 @@ def test_what_diverged_is_not_hidden_in_a_mean(tmp_path):
         line |= {"v_norm": [None] * 3, "global_score": [None] * 3}
     lines[-1]["personal"] = {"mean": None, "worst": None}
     (run.path / ROUNDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    told = content([run, Sample(method="fedavg", parties=3).write(tmp_path / "other")])
+    told = report_data([run, Sample(method="fedavg", parties=3).write(tmp_path / "other")])
     assert told["summary"]["rows"][1][1:3] == ["–", "–"]
     assert told["verdict"].startswith("FedAvg has the highest mean accuracy")
     assert (
@@ -178,14 +180,14 @@ def test_what_diverged_is_not_hidden_in_a_mean(tmp_path):
     )
     curve = section(told, "learning")["options"][0]["charts"][0]["lines"][1]
     assert curve["x"][-1] == 90
-    assert content([run])["verdict"].startswith("No method has a finite score for every party.")
-    page([run])
+    assert report_data([run])["verdict"].startswith("No method has a finite score for every party.")
+    render_report([run])
 
 
 def test_scores_do_not_mix(tmp_path):
     runs = [Sample().write(tmp_path / "a"), Sample(score_name="rmse").write(tmp_path / "b")]
     with pytest.raises(SettingError, match=r"must have one score, got accuracy, rmse\. Make"):
-        content(runs)
+        report_data(runs)
 
 
 def test_parties_of_other_seeds_are_not_averaged_when_they_differ(tmp_path):
@@ -193,18 +195,18 @@ def test_parties_of_other_seeds_are_not_averaged_when_they_differ(tmp_path):
         Sample(names=tuple("abcdefghij"), seed=0).write(tmp_path / "0"),
         Sample(names=tuple("klmnopqrst"), seed=1).write(tmp_path / "1"),
     ]
-    heat = section(content(runs), "heat")
+    heat = section(report_data(runs), "heat")
     assert "those of a label's first seed" in heat["note"]
     last = rows_of(runs[0])[-1]["personal_score"]
     shown = dict(
         zip(heat["options"][0]["charts"][0]["y"], heat["options"][0]["charts"][0]["z"], strict=True)
     )
-    assert [shown[name][-1] for name in "abcdefghij"] == rounded(100 * np.array(last))
+    assert [shown[name][-1] for name in "abcdefghij"] == round_for_json(100 * np.array(last))
 
 
 def test_names_cannot_leave_their_place(tmp_path):
     run = Sample(parties=3, names=(HOSTILE, "b", "c"), label=HOSTILE).write(tmp_path / "run")
-    html = page([run], title=HOSTILE, command=HOSTILE)
+    html = render_report([run], title=HOSTILE, command=HOSTILE)
     assert HOSTILE not in html
     assert "<img" not in html.split("<script")[1]
     payload = re.search(r'<script type="application/json" id="content">(.*?)</script>', html, re.S)
@@ -213,7 +215,7 @@ def test_names_cannot_leave_their_place(tmp_path):
 
 def test_a_stand_in_says_so(tmp_path):
     run = Sample(stand_in_for="femnist", data="femnist-standin").write(tmp_path / "run")
-    assert "femnist-standin is a stand-in for femnist" in content([run])["stand_in"]
+    assert "femnist-standin is a stand-in for femnist" in report_data([run])["stand_in"]
 
 
 def test_a_large_federation_fits_into_6_mb(tmp_path):
@@ -221,7 +223,7 @@ def test_a_large_federation_fits_into_6_mb(tmp_path):
     runs = study(tmp_path, methods, seeds=1, parties=1000, every=4, path=True, objective=True)
     path = write_report(runs, tmp_path / "report.html")
     assert path.stat().st_size < 6e6
-    heat = section(content(runs), "heat")["options"][0]
+    heat = section(report_data(runs), "heat")["options"][0]
     assert len(heat["charts"][0]["y"]) == 200
     assert "Shown are 200 of 1,000 parties" in heat["finding"]
 
@@ -231,40 +233,40 @@ def test_many_labels_and_rounds_fit_too(tmp_path):
         Sample(label=f"σ = {i}", rounds=2000, every=20, parties=100).write(tmp_path / str(i))
         for i in range(12)
     ]
-    assert len(page(runs).encode()) < 6e6
+    assert len(render_report(runs).encode()) < 6e6
 
 
 def test_thinning_keeps_spikes_and_ends():
     y = np.zeros(10_000)
     y[4321] = 1.0
-    assert 4321 in thin.with_peaks(y, 100)
-    assert list(thin.evenly(1000, 3)) == [0, 500, 999]
-    assert list(thin.ends(10, 4)) == [0, 1, 8, 9]
+    assert 4321 in downsample.peak_indices(y, 100)
+    assert list(downsample.even_indices(1000, 3)) == [0, 500, 999]
+    assert list(downsample.end_indices(10, 4)) == [0, 1, 8, 9]
 
 
 def test_damage_is_one_line(tmp_path):
     run = Sample().write(tmp_path / "run")
     (run.path / ROUNDS).write_text("{\n")
     with pytest.raises(SettingError, match="is damaged"):
-        content([RunFolder(run.path)])
+        report_data([RunFolder(run.path)])
 
 
 def test_errors_far_apart_get_a_logarithmic_axis(tmp_path):
     run = Sample(parties=2, score_name="mse", better="lower").write(tmp_path / "run")
-    dots, boxes = section(content([run]), "gains")["options"][0]["charts"]
+    dots, boxes = section(report_data([run]), "gains")["options"][0]["charts"]
     assert not dots["log"]
     with_scores(run, [0.5, 900.0], [0.8, 0.7])
-    dots, boxes = section(content([run]), "gains")["options"][0]["charts"]
+    dots, boxes = section(report_data([run]), "gains")["options"][0]["charts"]
     assert dots["log"]
     assert boxes["log"]
-    assert section(content([run]), "heat")["options"][0]["charts"][0]["log"]
+    assert section(report_data([run]), "heat")["options"][0]["charts"][0]["log"]
 
 
 def test_a_failed_method_is_never_the_best(tmp_path):
     good = Sample(method="fedavg", label="FedAvg").write(tmp_path / "good")
     failed = Sample(method="ditto", label="Ditto").write(tmp_path / "bad", state="failed")
     with_scores(failed, [0.99] * 10, None)
-    told = content([good, failed])
+    told = report_data([good, failed])
     assert "FedAvg has a mean accuracy of" in told["verdict"]
     assert "best" not in told["verdict"]
-    assert content([failed])["verdict"].startswith("No run on digits-robust has succeeded.")
+    assert report_data([failed])["verdict"].startswith("No run on digits-robust has succeeded.")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedplus._check import SettingError
-from fedplus.experiments.folder import RunFolder
-from fedplus.report import formats
-from fedplus.report.tables import table_of
+from fedplus.check import SettingError
+from fedplus.experiments.run_folder import RunFolder
+from fedplus.report import table_formats
+from fedplus.report.tables import comparison_table
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -46,7 +46,7 @@ def scores():
 
 @pytest.fixture
 def table(tmp_path, scores):
-    return table_of(
+    return comparison_table(
         [
             folder(tmp_path, label, seed, of[seed])
             for label, of in scores.items()
@@ -93,7 +93,7 @@ def test_the_best_of_errors_is_the_least(tmp_path):
         folder(tmp_path, label, s, [level + s / 10] * 4, better="lower", score_name="mse")
         for label, level in (("x", 2.0), ("y", 1.0)) for s in range(3)
     ]  # fmt: skip
-    made = table_of(runs)
+    made = comparison_table(runs)
     assert row(made, "y").is_best
     assert row(made, "y").columns["worst party"].mean() == pytest.approx(1.1)
     assert made.score.spread(row(made, "y").columns["mean"]) == "1.1 ± 0.1"
@@ -106,22 +106,22 @@ def test_failed_runs_are_noted_and_not_counted(tmp_path):
         folder(tmp_path, "x", 1, [0.1] * 4, state="failed"),
         folder(tmp_path, "y", 0, [0.4] * 4),
     ]
-    made = table_of(runs)
+    made = comparison_table(runs)
     assert row(made, "x").columns["mean"].mean() == 0.5
     assert row(made, "x").note == "failed 1 of 2"
     assert row(made, "x").p is None
-    assert "failed 1 of 2" in formats.markdown(made)
+    assert "failed 1 of 2" in table_formats.markdown_results(made)
 
 
 def test_all_failed_leaves_a_row_without_figures(tmp_path):
-    made = table_of([folder(tmp_path, "x", 0, [0.5] * 4, state="failed")])
+    made = comparison_table([folder(tmp_path, "x", 0, [0.5] * 4, state="failed")])
     assert row(made, "x").columns == {}
-    assert "–" in formats.markdown(made)
-    assert formats.as_records(made)[0]["mean"] is None
+    assert "–" in table_formats.markdown_results(made)
+    assert table_formats.as_records(made)[0]["mean"] is None
 
 
 def test_one_method_comes_with_its_global_model_and_local_training(tmp_path):
-    made = table_of([folder(tmp_path, "x", 0, [0.5] * 4, local=[0.3] * 4)])
+    made = comparison_table([folder(tmp_path, "x", 0, [0.5] * 4, local=[0.3] * 4)])
     assert [row.label for row in made.rows] == [
         "x", "its global model", "local only", "majority class",
     ]  # fmt: skip
@@ -134,11 +134,11 @@ def test_runs_scored_differently_are_refused(tmp_path):
         folder(tmp_path, "y", 0, [1] * 4, score_name="mse", better="lower"),
     ]
     with pytest.raises(SettingError, match="accuracy, mse"):
-        table_of(runs)
+        comparison_table(runs)
 
 
 def test_csv_reads_back_in_full(table):
-    rows = list(csv.DictReader(io.StringIO(formats.comma_separated(table))))
+    rows = list(csv.DictReader(io.StringIO(table_formats.csv_table(table))))
     assert [r["label"] for r in rows] == [r.label for r in table.rows]
     for read, made in zip(rows, table.rows, strict=True):
         assert float(read["mean"]) == made.columns["mean"].mean()
@@ -151,11 +151,13 @@ def test_markdown_and_latex_have_a_cell_for_every_heading(tmp_path):
         for label in ("a|b", "50% & δ_x")
         for s in range(3)
     ]
-    made = table_of(runs)
-    lines = [line for line in formats.markdown(made).splitlines() if line.startswith("|")]
+    made = comparison_table(runs)
+    lines = [
+        line for line in table_formats.markdown_results(made).splitlines() if line.startswith("|")
+    ]
     cells = {len(re.split(r"(?<!\\)\|", line)) for line in lines}
     assert len(cells) == 1
-    body = [line for line in formats.latex(made).splitlines() if line.endswith(r"\\")]
+    body = [line for line in table_formats.latex_table(made).splitlines() if line.endswith(r"\\")]
     assert {len(re.split(r"(?<!\\)&", line)) for line in body} == {6}
     assert any(r"50\% \& $\delta$\_x" in line for line in body)
     assert all(line.isascii() for line in body)
@@ -170,13 +172,13 @@ def test_a_label_of_two_experiments_is_two_rows(tmp_path):
             spec = f"seeds = [{seed}]\n[data]\nseed = {seed}\n[[methods]]\neta = {eta}\n"
             (run.path / "spec.toml").write_text(spec)
     runs = [RunFolder(path) for path in sorted(tmp_path.glob("*/x-*"))]
-    made = table_of([*runs, *runs])
+    made = comparison_table([*runs, *runs])
     assert [(r.label, r.seeds) for r in made.rows if r.method] == [
         ("x (x-0)", (0, 1)), ("x (x-0) 2", (0, 1)),
     ]  # fmt: skip
     for name in ("monday", "tuesday"):
         (tmp_path / name / "spec.toml").write_text("")
-    made = table_of(runs)
+    made = comparison_table(runs)
     assert [r.label for r in made.rows if r.method] == ["x (monday)", "x (tuesday)"]
 
 
@@ -186,5 +188,5 @@ def test_labels_are_no_markup(tmp_path):
     runs = [folder(tmp_path, label, 0, [0.5] * 4) for label in ("FedAvg [trimmed]", "x [b]")]
     runs.append(folder(tmp_path, "y []", 0, [0.4] * 4, method="x [/b]"))
     console = Console(file=io.StringIO(), width=120)
-    console.print(formats.terminal(table_of(runs)))
+    console.print(table_formats.terminal_table(comparison_table(runs)))
     assert "FedAvg [trimmed]" in console.file.getvalue()

@@ -7,8 +7,8 @@ from samples import Sample
 from test_headline import runs, with_majority
 
 from command import fedplus
-from fedplus.report.content import content
-from fedplus.report.html import page
+from fedplus.report.html import render_report
+from fedplus.report.report_data import report_data
 
 
 def wards(folder):
@@ -45,18 +45,18 @@ def test_a_run_below_the_majority_class_warns_and_suggests_standardisation(tmp_p
 
 def test_of_several_methods_each_is_named(tmp_path):
     found = [with_majority(run, 0.5) for run in runs(tmp_path, {"fedavg": 0.4, "fedavg+": 0.8})]
-    (said,) = content(found)["warnings"]
+    (said,) = report_data(found)["warnings"]
     assert said.startswith("fedavg ends below the majority class: mean accuracy 40.")
     assert "against 50.0 %" in said
     for run in found:  # A run that goes on may still get there.
         path = run.path / "status.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"state": "running"}))
-    assert content(found)["warnings"] == []
+    assert report_data(found)["warnings"] == []
 
 
 def test_an_error_above_that_of_the_mean_label_warns(tmp_path):
     found = runs(tmp_path, {"fedavg": 4.0}, seeds=1, better="lower", score_name="mse")
-    (said,) = content([with_majority(run, 2.0) for run in found])["warnings"]
+    (said,) = report_data([with_majority(run, 2.0) for run in found])["warnings"]
     assert said.startswith("fedavg ends worse than the mean label: mean mse ")
 
 
@@ -64,11 +64,11 @@ def test_the_reason_of_a_failed_run_is_in_the_report(tmp_path):
     good = Sample().write(tmp_path / "0")
     why = "DivergedError: party 3 has NaN in round 20. Lower eta."
     bad = Sample(seed=1).write(tmp_path / "1", upto=20, state="failed", message=why)
-    assert content([good, bad])["warnings"] == [f"FedGeoMed+, seed 1, failed: {why}"]
-    assert why in page([good, bad])
+    assert report_data([good, bad])["warnings"] == [f"FedGeoMed+, seed 1, failed: {why}"]
+    assert why in render_report([good, bad])
     many = [
         Sample(seed=seed).write(tmp_path / f"m{seed}", upto=20, state="failed", message=why)
         for seed in range(30)
     ]
-    assert len(content(many)["warnings"]) < 10
-    assert "and 25 more failed" in content(many)["warnings"][-1]
+    assert len(report_data(many)["warnings"]) < 10
+    assert "and 25 more failed" in report_data(many)["warnings"][-1]

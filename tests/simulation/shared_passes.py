@@ -9,10 +9,10 @@ import numpy as np
 
 import fedplus as fp
 from fedplus import models, presets
-from fedplus._cores import MIN_SHARED_ENTRIES
+from fedplus._spmd import MIN_SHARED_ENTRIES
 from fedplus.aggregation import CoordinateMedian, GeometricMedian, Mean, Moreau
 from fedplus.psi import L1, L2, Custom
-from fedplus.simulation.cores import cores_for, on_every
+from fedplus.simulation.cpu_devices import devices_for, run_on_all
 
 AGGREGATORS = {
     "mean": Mean(), "geometric median": GeometricMedian(), "coordinate median": CoordinateMedian(),
@@ -38,7 +38,7 @@ def aggregated(mesh):
     """Everything on everything; a pair of parties, one at each place, is where turns go another way."""
     found = {}
     for name, aggregator in AGGREGATORS.items():
-        solve = jax.jit(on_every(mesh, lambda *args, of=aggregator: of(*args)))
+        solve = jax.jit(run_on_all(mesh, lambda *args, of=aggregator: of(*args)))
         for shape in SHAPES:
             w_local, others = inputs(shape)
             for weights, start in others:
@@ -73,7 +73,7 @@ def trained(cores):
 
 
 def main(out, cores):
-    found = aggregated(cores_for(int(cores), 8)) | dict(trained(int(cores)))
+    found = aggregated(devices_for(int(cores), 8)) | dict(trained(int(cores)))
     np.savez(out, **found)
 
 

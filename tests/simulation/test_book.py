@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedplus.simulation import words
-from fedplus.simulation.book import Book
+from fedplus.simulation import packing
+from fedplus.simulation.round_log import RoundLog
 
 NARROW, WIDE = ("bool", "int8", "uint16", "float16", "bfloat16"), ("int64", "float64")
 KINDS = [*NARROW, "int32", "uint32", "float32", *WIDE]
@@ -47,13 +47,13 @@ def bits(array) -> bytes:
 @pytest.mark.parametrize("shape", [(), (7,), (3, 4), (0,)])
 def test_words_hold_every_kind_of_number(kind, shape):
     given = numbers(kind, shape)
-    there = jax.jit(words.as_words)(given)
+    there = jax.jit(packing.to_words)(given)
     assert there.dtype == jnp.uint32
-    assert there.shape == (words.count(shape, kind),)
-    back = jax.jit(words.from_words, static_argnums=(1, 2))(there, shape, kind)
+    assert there.shape == (packing.word_count(shape, kind),)
+    back = jax.jit(packing.from_words, static_argnums=(1, 2))(there, shape, kind)
     assert back.dtype == jnp.dtype(kind)
     assert bits(back) == bits(given)
-    read = words.read(np.asarray(there), shape, jnp.dtype(kind))
+    read = packing.read_words(np.asarray(there), shape, jnp.dtype(kind))
     assert read.dtype == jnp.dtype(kind)
     assert bits(read) == bits(given)
 
@@ -67,7 +67,7 @@ def test_a_book_has_what_was_written_into_it_and_zeros_elsewhere():
 
     @jax.jit
     def written(first, second):
-        book = Book.blank(jax.eval_shape(lambda: first), rounds=4)
+        book = RoundLog.blank(jax.eval_shape(lambda: first), rounds=4)
         return book.with_round(jnp.int32(2), first).with_round(jnp.int32(0), second)
 
     book = written(of(1), of(2))

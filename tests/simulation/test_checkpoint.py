@@ -14,7 +14,7 @@ import pytest
 
 import fedplus as fp
 from fedplus import presets
-from fedplus._checkpoint import Checkpoint, load, newest, save
+from fedplus._checkpoint import Checkpoint, latest_checkpoint, load, save
 from fedplus.simulation import DivergedError
 from small_federation import CLASSIFIER, federation
 
@@ -36,14 +36,14 @@ def started(folder, out, cache, rounds):
     return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
 
 
-def rounds_saved(folder):
+def latest_round(folder):
     found = sorted(folder.glob("round-*.safetensors")) if folder.is_dir() else []
     return int(found[-1].stem.split("-")[1]) if found else 0
 
 
 def wait_for(process, folder, more_than):
     """Until a checkpoint of a later round is there."""
-    while process.poll() is None and rounds_saved(folder) <= more_than:
+    while process.poll() is None and latest_round(folder) <= more_than:
         time.sleep(0.005)
     assert process.poll() is None, f"ended by itself: {process.communicate()}"
 
@@ -85,7 +85,7 @@ def test_a_run_killed_again_and_again_ends_as_one_that_was_not(tmp_path, cache, 
     chance = random.Random(0)
     for _ in range(kills):
         process = started(folder, out, cache, rounds)
-        wait_for(process, folder, rounds_saved(folder))
+        wait_for(process, folder, latest_round(folder))
         time.sleep(chance.uniform(0, 0.1))
         process.kill()
         process.communicate()
@@ -161,7 +161,7 @@ def test_rounds_done_anew_take_the_place_of_later_ones(tmp_path):
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text"])
 def test_a_damaged_checkpoint_is_told_and_the_one_before_still_serves(folder, damage):
-    path = newest(folder)
+    path = latest_checkpoint(folder)
     content = bytearray(path.read_bytes())
     if damage == "flip":
         content[-5] ^= 1
@@ -248,7 +248,7 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path):
             batch_size=32, checkpoint=tmp_path, checkpoint_every=1,
         )  # fmt: skip
     assert "try a tenth of eta" in str(told.value)
-    assert str(newest(tmp_path)) in str(told.value)
-    good = load(newest(tmp_path))
+    assert str(latest_checkpoint(tmp_path)) in str(told.value)
+    good = load(latest_checkpoint(tmp_path))
     assert np.isfinite(good.arrays["state/w_local"]).all()
     assert good.round > 3

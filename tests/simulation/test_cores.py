@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedplus as fp
-from fedplus.simulation.cores import as_few_as_need_be
+from fedplus.simulation.cpu_devices import fewest_devices
 from small_federation import CLASSIFIER, federation
 
 HERE = Path(__file__).parent
@@ -60,20 +60,20 @@ def test_passes_over_a_large_matrix_are_shared_and_find_the_same(tmp_path):
 
 TO_ALL = """
 import jax, jax.numpy as jnp, numpy as np
-from fedplus.simulation.cores import cores_for, in_shares, on_every
+from fedplus.simulation.cpu_devices import devices_for, map_in_shards, run_on_all
 
-def of_one(x):
+def first_replica(x):
     far = jnp.where(x == 2, jnp.nan, x * jnp.ones(SIZE))
     return {"row": far, "flag": x > 3, "count": x.astype(jnp.int32) - 4, "half": x.astype(jnp.bfloat16)}
 
-mesh, x = cores_for(3, 7), jnp.arange(7.0)
+mesh, x = devices_for(3, 7), jnp.arange(7.0)
 kinds = ["row", "flag", "count"] if SHORT else ["row", "flag", "count", "half"]
-chosen = lambda x: {k: v for k, v in of_one(x).items() if k in kinds}
-shared = jax.jit(on_every(mesh, in_shares(mesh, jax.vmap)(chosen)))(x)
+chosen = lambda x: {k: v for k, v in first_replica(x).items() if k in kinds}
+shared = jax.jit(run_on_all(mesh, map_in_shards(mesh, jax.vmap)(chosen)))(x)
 for (path, one), all_ in zip(jax.tree.leaves_with_path(shared), jax.tree.leaves(jax.vmap(chosen)(x))):
     assert one.dtype == all_.dtype, path
     np.testing.assert_array_equal(np.asarray(one, np.float32), np.asarray(all_, np.float32))
-told = jax.jit(on_every(mesh, in_shares(mesh, jax.vmap)(chosen))).lower(x).as_text()
+told = jax.jit(run_on_all(mesh, map_in_shards(mesh, jax.vmap)(chosen))).lower(x).as_text()
 print(told.count("stablehlo.all_gather"))
 """
 
@@ -91,10 +91,10 @@ def test_what_cores_found_arrives_whatever_kind_it_is(size, short, exchanges):
 TOLD = """
 import os
 # BEGIN
-from fedplus.simulation.cores import cores_for, make_devices
-make_devices()
+from fedplus.simulation.cpu_devices import devices_for, create_cpu_devices
+create_cpu_devices()
 import jax
-mesh = cores_for("auto", 10)
+mesh = devices_for("auto", 10)
 patient = "terminate" in os.environ.get("XLA_FLAGS", "")
 print(len(jax.devices()), 1 if mesh is None else mesh.size, patient)
 """
@@ -123,9 +123,9 @@ def test_what_the_user_has_said_of_devices_stands():
 SLOW = """
 import time
 import jax, jax.numpy as jnp
-from fedplus.simulation.cores import cores_for, in_shares, make_devices, on_every
-make_devices()
-mesh = cores_for("auto", 2)
+from fedplus.simulation.cpu_devices import devices_for, map_in_shards, create_cpu_devices, run_on_all
+create_cpu_devices()
+mesh = devices_for("auto", 2)
 
 def party(k):
     def wait(x):
@@ -135,9 +135,9 @@ def party(k):
     return jax.pure_callback(wait, like, k, vmap_method="sequential")
 
 def program(parties):
-    return in_shares(mesh, jax.vmap)(lambda k: party(k))(parties)
+    return map_in_shards(mesh, jax.vmap)(lambda k: party(k))(parties)
 
-print(jax.jit(on_every(mesh, program))(jnp.arange(2, dtype=jnp.int32)))
+print(jax.jit(run_on_all(mesh, program))(jnp.arange(2, dtype=jnp.int32)))
 """
 
 
@@ -155,7 +155,7 @@ def test_as_few_cores_as_need_be(parties, most):
     def longest(cores):
         return math.ceil(parties / cores)
 
-    found = as_few_as_need_be(parties, most)
+    found = fewest_devices(parties, most)
     assert 1 <= found <= most
     assert longest(found) == longest(most)
     assert found == 1 or longest(found - 1) > longest(most)

@@ -11,8 +11,8 @@ import pytest
 import fedplus as fp
 from fedplus import presets
 from fedplus.simulation import Fault, Stragglers, Trace, Uniform
-from fedplus.simulation.engine import some_rounds
-from fedplus.simulation.evaluate import judge
+from fedplus.simulation.engine import run_rounds
+from fedplus.simulation.evaluate import evaluate_parties
 from fedplus.simulation.faults import sign_flip
 from fedplus.simulation.minibatches import minibatches
 from small_federation import CLASSIFIER, federation, plain_loss
@@ -259,7 +259,7 @@ def test_data_of_the_same_shape_compiles_nothing_anew_wherever_it_lies():
     )
     method = presets.fedavg(eta=0.1)
     one = fp.simulate(method, data, CLASSIFIER, rounds=3, steps=2)
-    programs = some_rounds._cache_size(), judge._cache_size()
+    programs = run_rounds._cache_size(), evaluate_parties._cache_size()
     other = fp.simulate(method, elsewhere, CLASSIFIER, rounds=3, steps=2)
-    assert (some_rounds._cache_size(), judge._cache_size()) == programs
+    assert (run_rounds._cache_size(), evaluate_parties._cache_size()) == programs
     assert np.array_equal(one.models, other.models)

@@ -10,7 +10,12 @@ from fedplus import presets
 from fedplus.models import ravel
 from fedplus.models.task import BINARY, CLASSIFICATION, REGRESSION
 from fedplus.simulation import majority_class
-from fedplus.simulation.evaluate import constant_answer, in_blocks, judge, summary
+from fedplus.simulation.evaluate import (
+    constant_answer,
+    evaluate_parties,
+    split_into_blocks,
+    summary,
+)
 from small_federation import CLASSIFIER, apply, federation, plain_loss
 
 PATH = (0.0, 0.25, 1.0)
@@ -112,14 +117,14 @@ def test_fedavg_replaces_each_model_by_the_mean():
 
 def test_blocks_cover_every_row_once():
     parties = federation((3, 1000, 9, 17, 400))
-    blocks, rows = in_blocks(parties.train)
+    blocks, rows = split_into_blocks(parties.train)
     seen = np.concatenate(
         [np.arange(f, f + c) for f, c in zip(blocks.first, blocks.filled, strict=True)]
     )
     np.testing.assert_array_equal(np.sort(seen), np.arange(len(parties.train.x)))
     models = jnp.asarray(np.random.default_rng(0).normal(size=(5, 15)), jnp.float32)
     loss, score = by_hand(parties.train, models)
-    found = judge(CLASSIFIER, rows, blocks, models)
+    found = evaluate_parties(CLASSIFIER, rows, blocks, models)
     np.testing.assert_allclose(found.loss, loss, rtol=1e-4)
     np.testing.assert_allclose(found.score, score, rtol=1e-6)
 

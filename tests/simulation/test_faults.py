@@ -9,8 +9,8 @@ import fedplus as fp
 from fedplus import presets
 from fedplus.data import corrupt
 from fedplus.simulation import Fault, faults
-from fedplus.simulation.engine import some_rounds
-from fedplus.simulation.faults import Known
+from fedplus.simulation.engine import run_rounds
+from fedplus.simulation.faults import AttackContext
 from fedplus.simulation.setup import set_up
 from small_federation import CLASSIFIER, federation
 
@@ -24,7 +24,7 @@ ASKED = {"rounds": 40, "steps": 5, "batch_size": 10, "evaluate_every": 40}
 def known():
     rng = np.random.default_rng(0)
     w, first = jnp.asarray(rng.normal(size=(2, 6)), jnp.float32)
-    return Known(jax.random.key(3), w, first)
+    return AttackContext(jax.random.key(3), w, first)
 
 
 def sent(attack, known):
@@ -171,6 +171,6 @@ def test_one_program_does_for_any_bad_parties():
         asked = {k: v for k, v in ASKED.items() if k != "evaluate_every"}
         ready = set_up([method], federation(), CLASSIFIER, seeds=[0], faults=fault, **asked)
         given = (ready.plan, ready.inputs, ready.lane, ready.state, jnp.int32(0), jnp.int32(1))
-        return some_rounds.lower(*given).as_text()
+        return run_rounds.lower(*given).as_text()
 
     assert program(0) == program(1, 2)

@@ -15,14 +15,14 @@ import fedplus as fp
 from fedplus.simulation import Stragglers, Trace, Uniform, Weighted
 from fedplus.simulation.minibatches import minibatches
 from fedplus.simulation.schedule import Effort
-from fedplus.simulation.shuffle import place
+from fedplus.simulation.shuffle import shuffled_position
 
 words = st.integers(0, 2**32 - 1)
 
 
 @jax.jit
 def placed(i, n, key):
-    return place(*jnp.broadcast_arrays(i, n, jnp.asarray(key, jnp.uint32)))
+    return shuffled_position(*jnp.broadcast_arrays(i, n, jnp.asarray(key, jnp.uint32)))
 
 
 @given(n=st.integers(1, 3000), key=words)

@@ -8,7 +8,7 @@ import pytest
 
 SCRIPT = """
 import numpy as np
-from fedplus.simulation.tidy import hand_back
+from fedplus.simulation.memory import trim_memory
 
 def megabytes():
     return int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
@@ -17,7 +17,7 @@ blocks = [np.ones(2**13) for _ in range(3000)]  # 64 KiB each, 190 MiB
 kept = blocks[::100]
 del blocks
 before = megabytes()
-print(hand_back(), before - megabytes() > 100)
+print(trim_memory(), before - megabytes() > 100)
 """
 
 

@@ -1,6 +1,6 @@
 """𝒜: from the models of all parties to the global model w̃."""
 
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, ChangedRows
 from fedplus.aggregation.clipping import CentredClipping, NormClipping
 from fedplus.aggregation.coordinate_median import CoordinateMedian
 from fedplus.aggregation.geometric_median import GeometricMedian
@@ -14,7 +14,7 @@ __all__ = [
     "AbstractAggregator",
     "Aggregate",
     "CentredClipping",
-    "Changed",
+    "ChangedRows",
     "CoordinateMedian",
     "GeometricMedian",
     "Krum",

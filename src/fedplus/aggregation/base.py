@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from fedplus._check import is_concrete, require, require_finite, require_models, require_shape
 from fedplus._types import Array, Matrix, Vector
 from fedplus.aggregation import kernels
+from fedplus.check import is_concrete, require, require_finite, require_models, require_shape
 
 
 class Aggregate(NamedTuple):
@@ -31,7 +31,7 @@ class Aggregate(NamedTuple):
     """
 
 
-class Changed(NamedTuple):
+class ChangedRows(NamedTuple):
     """Rows of W that differ from the last round."""
 
     rows: Any
@@ -40,7 +40,7 @@ class Changed(NamedTuple):
     """(K, d): what they were."""
 
 
-def exact(w: Any) -> Aggregate:
+def exact_aggregate(w: Any) -> Aggregate:
     """Return an aggregate that is right as it is, found in one iteration."""
     numbers: Any = (np.int32(1), np.zeros((), w.dtype)[()], np.bool_(True))
     return Aggregate(w, *numbers)
@@ -49,15 +49,16 @@ def exact(w: Any) -> Aggregate:
 class AbstractAggregator(ABC):
     """𝒜: from the models of N parties, one per row, to the global model.
 
-    Subclasses implement ``solve``. Where few models change from round to round, ``init`` and ``follow``
-    can save time: ``update`` is ``solve`` with a memory of the last round, as in Optax.
+    Subclasses implement ``solve``. Where few models change from round to round, ``init`` and
+    ``solve_incremental`` can save time: ``update`` is ``solve`` with a memory of the last round, as in
+    Optax.
 
     >>> from fedplus.aggregation import CoordinateMedian
     >>> CoordinateMedian()([[1.0, 0.0], [2.0, 0.0], [900.0, 1.0]]).w.tolist()
     [2.0, 0.0]
     """
 
-    shows_non_finite: ClassVar[bool] = False
+    propagates_nan: ClassVar[bool] = False
     """Whether a non-finite entry of W always makes w̃ non-finite, so that W need not be checked."""
 
     @abstractmethod
@@ -83,15 +84,20 @@ class AbstractAggregator(ABC):
         """
         return ()
 
-    def follow(
-        self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
+    def solve_incremental(
+        self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
     ) -> tuple[Aggregate, Any]:
         """Do what ``update`` says, with a memory that ``init`` made and without weights. Pure."""
         raise NotImplementedError
 
     @final
     def update(
-        self, w_local: Matrix, weights: Vector | None, start: Vector, memory: Any, changed: Changed
+        self,
+        w_local: Matrix,
+        weights: Vector | None,
+        start: Vector,
+        memory: Any,
+        changed: ChangedRows,
     ) -> tuple[Aggregate, Any]:
         """Aggregate a W of which only some rows changed since the last ``update`` or ``init``.
 
@@ -111,7 +117,7 @@ class AbstractAggregator(ABC):
         if weights is not None:
             fresh = self.init(start, len(w_local), len(changed.rows))
             return self.solve(w_local, weights, start), fresh
-        return self.follow(w_local, start, memory, changed)
+        return self.solve_incremental(w_local, start, memory, changed)
 
     @final
     def __call__(
@@ -182,7 +188,7 @@ def _solve_numpy(
         w_local, weights = w_local[weights > 0], weights[weights > 0]
     with np.errstate(all="ignore"):  # Non-finite results are reported by the caller.
         found = aggregator.solve(w_local, weights, start)
-    shown = found.w if aggregator.shows_non_finite else w_local
+    shown = found.w if aggregator.propagates_nan else w_local
     return found, np.isfinite(shown).all()
 
 
@@ -194,7 +200,7 @@ def _solve(
         # The heaviest party stands in for those that do not count, so that no pass need ask.
         w_local = jnp.where(weights[:, None] > 0, w_local, w_local[jnp.argmax(weights)])
     result = aggregator.solve(jnp.asarray(w_local), weights, start)
-    if aggregator.shows_non_finite:
+    if aggregator.propagates_nan:
         return result, jnp.isfinite(result.w).all()
     seen = kernels.weighted_sum(w_local, jnp.zeros_like(w_local[:, 0]))
     return result, jnp.isfinite(seen).all()

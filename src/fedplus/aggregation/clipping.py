@@ -7,11 +7,11 @@ import numpy as np
 from jax import lax
 from typing_extensions import override
 
-from fedplus._check import require_number, require_whole
-from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
 from fedplus.aggregation.coordinate_median import CoordinateMedian
+from fedplus.check import require_integer, require_number
 
 
 @final
@@ -32,16 +32,16 @@ class CentredClipping(AbstractAggregator):
     """
 
     tau: float
-    iterations: int = static(default=3)
+    iterations: int = static_field(default=3)
 
     def __post_init__(self) -> None:
         require_number(self.tau, "CentredClipping.tau", above=0)
-        require_whole("CentredClipping.iterations", self.iterations, 1)
+        require_integer("CentredClipping.iterations", self.iterations, 1)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         w_local = jnp.asarray(w_local)
-        each = jnp.asarray(kernels.each_weight(w_local, weights))
+        each = jnp.asarray(kernels.weights_or_ones(w_local, weights))
         begin = CoordinateMedian().solve(w_local, weights, None).w if start is None else start
         # Beyond all distances, one τ is like another; a huge one would make each pull vanish.
         farthest = jnp.max(jnp.abs(w_local - begin)) * w_local.shape[1] ** 0.5

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from typing_extensions import override
 
 from fedplus._backend import namespace
-from fedplus._check import is_concrete, require_number
-from fedplus._cores import share_of
-from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus._spmd import shard_of
+from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import kernels
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed, exact
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, ChangedRows, exact_aggregate
+from fedplus.check import is_concrete, require_number
 
 MANY_MODELS = 200
 """From so many models on, a memory of each coordinate saves time."""
@@ -36,8 +36,8 @@ class CoordinateMedian(AbstractAggregator):
     Paper: eq. (CoMed); Table 1; eq. (aggregation_def) with ψ = L1(δ).
     """
 
-    delta: float = static(default=0.0)
-    shows_non_finite = True
+    delta: float = static_field(default=0.0)
+    propagates_nan = True
 
     def __post_init__(self) -> None:
         require_number(self.delta, "CoordinateMedian.delta", least=0)
@@ -45,7 +45,7 @@ class CoordinateMedian(AbstractAggregator):
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         if self._is_plain():
-            return exact(kernels.medians(w_local, weights, start))
+            return exact_aggregate(kernels.medians(w_local, weights, start))
         return _solved(*kernels.delta_medians(w_local, weights, self.delta, start))
 
     @override
@@ -55,12 +55,12 @@ class CoordinateMedian(AbstractAggregator):
         on_cpu = kernels.available() and jax.default_backend() == "cpu"
         if not (few and on_cpu and w.dtype == jnp.float32):
             return ()
-        d = share_of(w.size, parties * w.size).size
+        d = shard_of(w.size, parties * w.size).size
         return (jnp.full((d, kernels.MEMORY_WORDS), -1, jnp.int32),)  # Nothing is known.
 
     @override
-    def follow(
-        self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
+    def solve_incremental(
+        self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
     ) -> tuple[Aggregate, Any]:
         w, missed, after = kernels.incremental_medians(
             w_local, changed.rows, changed.before, self.delta, start, *memory

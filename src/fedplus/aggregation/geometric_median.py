@@ -15,12 +15,12 @@ import numpy as np
 from typing_extensions import override
 
 from fedplus._backend import cond, namespace, row, while_loop
-from fedplus._check import require_number
-from fedplus._cores import agreed
-from fedplus._types import Array, Matrix, Vector, epsilon, settings, static
+from fedplus._spmd import first_core_flags
+from fedplus._types import Array, Matrix, Vector, epsilon, settings, static_field
 from fedplus.aggregation import jax_kernels, kernels
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, ChangedRows
 from fedplus.aggregation.coordinate_median import CoordinateMedian
+from fedplus.check import require_number
 
 MOST_ITERATIONS = 300
 LINE_SEARCH_AFTER = 12
@@ -53,8 +53,8 @@ class GeometricMedian(AbstractAggregator):
     Paper: Section "Robust Aggregation"; Table 1; eq. (aggregation_def) with ψ = L2(δ).
     """
 
-    delta: float = static(default=0.0)
-    shows_non_finite = True
+    delta: float = static_field(default=0.0)
+    propagates_nan = True
 
     def __post_init__(self) -> None:
         require_number(self.delta, "GeometricMedian.delta", least=0)
@@ -63,7 +63,7 @@ class GeometricMedian(AbstractAggregator):
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         if w_local.shape[1] == 1:
             return CoordinateMedian(self.delta).solve(w_local, weights, None)
-        each = kernels.each_weight(w_local, weights)
+        each = kernels.weights_or_ones(w_local, weights)
         each = each / each.max()
 
         def search() -> Aggregate:
@@ -90,11 +90,11 @@ class GeometricMedian(AbstractAggregator):
         return jnp.zeros_like(w), jnp.full(parties, jnp.inf, w.dtype), jnp.zeros_like(w)
 
     @override
-    def follow(
-        self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
+    def solve_incremental(
+        self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
     ) -> tuple[Aggregate, Any]:
         # Begin where the pulls of changed models lead. Of an interval of minimisers, it is any point.
-        each, delta = kernels.each_weight(w_local, None), self.delta
+        each, delta = kernels.weights_or_ones(w_local, None), self.delta
         w, r, pull = memory
         known = jnp.isfinite(jnp.sum(r))
         w, r, pull = (jnp.where(known, x, y) for x, y in ((w, start), (r, 0), (pull, 0)))
@@ -203,7 +203,7 @@ def _search(
         here = _evaluation(w_local, weights, delta, s.w, *seen)
         left, converged = _certify(w_local, here, weights, delta)
         astray = s.by_secant & ~(left <= 2 * s.left)
-        converged, astray = agreed(xp.stack([converged, astray]), w_local)
+        converged, astray = first_core_flags(xp.stack([converged, astray]), w_local)
         secant = (s.iterations > 0) & ~(astray | s.astray) & (here.dominated == before.dominated)
         secant = secant & (s.iterations < LINE_SEARCH_AFTER)
 

@@ -29,10 +29,10 @@ from jax import lax
 
 from fedplus import _machine
 from fedplus._backend import namespace
-from fedplus._check import SettingError, require
-from fedplus._cores import Share, share_of
+from fedplus._spmd import Shard, shard_of
 from fedplus._types import Array, Matrix, Vector
 from fedplus.aggregation import jax_kernels
+from fedplus.check import SettingError, require
 
 LIBRARY = Path(__file__).with_name("_kernels.so")
 MEMORY_WORDS = 58
@@ -46,7 +46,7 @@ class KernelWarning(UserWarning):
 
 
 @contextmanager
-def disabled() -> Iterator[None]:
+def use_jax_only() -> Iterator[None]:
     """Use JAX alone in programs traced inside, such as ones whose W is spread over several devices."""
     token = _ENABLED.set(False)
     try:
@@ -150,7 +150,7 @@ def as_input(w_local: Any) -> Any:
     return array if array.dtype in (jnp.float32, jnp.float64) else array.astype(float)
 
 
-def each_weight(w_local: Any, weights: Any | None) -> Any:
+def weights_or_ones(w_local: Any, weights: Any | None) -> Any:
     """Return the parties' weights, (N,); 1 each if none are given."""
     return namespace(w_local).ones(len(w_local), w_local.dtype) if weights is None else weights
 
@@ -201,7 +201,7 @@ def incremental_medians(
     last median, and ``memory`` (d, MEMORY_WORDS) the last call's result, or −1 if nothing is known.
     The second result counts the coordinates that were not found.
     """
-    share = share_of(w_local.shape[1], w_local.size)
+    share = shard_of(w_local.shape[1], w_local.size)
     inputs = [rows.astype(jnp.int32), before, _scalar(delta, w_local), start, memory]
     outputs = ["columns", "count", "memory"]
     w, missed, after = _call("incremental_medians", share, w_local, inputs, outputs)
@@ -231,7 +231,7 @@ def _run(
         return _run_numpy(name, w_local, inputs, outputs)
 
     def kernel(w_local: Matrix, *given: Array) -> tuple[Array, ...]:
-        share = share_of(w_local.shape[0 if "rows" in outputs else 1], w_local.size)
+        share = shard_of(w_local.shape[0 if "rows" in outputs else 1], w_local.size)
         return share.combine(_call(name, share, w_local, given, outputs), outputs)
 
     def plain(w_local: Matrix, *given: Array) -> tuple[Array, ...]:
@@ -256,7 +256,7 @@ def _shapes(w_local: Any, outputs: Sequence[str], columns: int) -> list[tuple[An
     return [shapes[kind] for kind in outputs]
 
 
-def _call(name: str, share: Share, w_local: Any, inputs: Any, outputs: Sequence[str]) -> Any:
+def _call(name: str, share: Shard, w_local: Any, inputs: Any, outputs: Sequence[str]) -> Any:
     """Call a kernel from a JAX program. A core that shares a pass does its share alone."""
     struct: Any = jax.ShapeDtypeStruct  # Untyped in JAX.
     results = [struct(*shape) for shape in _shapes(w_local, outputs, share.size)]

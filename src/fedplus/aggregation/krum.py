@@ -6,10 +6,10 @@ import jax.numpy as jnp
 from jax import lax
 from typing_extensions import override
 
-from fedplus._check import require_whole
-from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import kernels
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact_aggregate
+from fedplus.check import require_integer
 
 
 @final
@@ -31,17 +31,17 @@ class Krum(AbstractAggregator):
     [1.75]
     """
 
-    faulty: int = static(default=1)
-    keep: int = static(default=1)
+    faulty: int = static_field(default=1)
+    keep: int = static_field(default=1)
 
     def __post_init__(self) -> None:
         for name, value, least in (("faulty", self.faulty, 0), ("keep", self.keep, 1)):
-            require_whole(f"Krum.{name}", value, least, kinds=int)
+            require_integer(f"Krum.{name}", value, least, kinds=int)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         w_local = jnp.asarray(w_local)
-        each = jnp.asarray(kernels.each_weight(w_local, weights))
+        each = jnp.asarray(kernels.weights_or_ones(w_local, weights))
         counts = each > 0
         n = jnp.sum(counts)
         # About a point amid the parties: else products of large numbers would drown the differences.
@@ -57,7 +57,7 @@ class Krum(AbstractAggregator):
         order = jnp.argsort(jnp.lexsort((score, ~counts)))
         chosen = (order < self.keep) & counts
         share = chosen.astype(w_local.dtype) / jnp.sum(chosen)
-        return exact(kernels.weighted_sum(w_local, share))
+        return exact_aggregate(kernels.weighted_sum(w_local, share))
 
 
 def squared_distances(rows: Matrix) -> Array:

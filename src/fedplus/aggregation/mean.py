@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from fedplus._types import Array, Matrix, Vector, epsilon, settings
 from fedplus.aggregation import kernels
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed, exact
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, ChangedRows, exact_aggregate
 
 
 class Sum(NamedTuple):
@@ -31,12 +31,12 @@ class Mean(AbstractAggregator):
     [3.0]
     """
 
-    shows_non_finite = True
+    propagates_nan = True
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        each = kernels.each_weight(w_local, weights)
-        return exact(kernels.weighted_sum(w_local, each / each.sum()))
+        each = kernels.weights_or_ones(w_local, weights)
+        return exact_aggregate(kernels.weighted_sum(w_local, each / each.sum()))
 
     @override
     def init(self, w: Vector, parties: int, changed: int) -> Any:
@@ -46,8 +46,8 @@ class Mean(AbstractAggregator):
         return Sum(jnp.zeros_like(w), jnp.zeros_like(w), unknown)
 
     @override
-    def follow(
-        self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
+    def solve_incremental(
+        self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
     ) -> tuple[Aggregate, Any]:
         n, now = len(w_local), w_local[changed.rows]
         more = now - changed.before
@@ -72,4 +72,4 @@ class Mean(AbstractAggregator):
             return (s.lost != 0) & ~(s.lost <= allowed)
 
         known = lax.while_loop(is_stale, again, Sum(high, low, lost))
-        return exact((known.high + known.low) / n), known
+        return exact_aggregate((known.high + known.low) / n), known

@@ -7,13 +7,13 @@ from typing import Any, final
 from typing_extensions import override
 
 from fedplus._backend import namespace
-from fedplus._check import require
 from fedplus._types import Matrix, Vector, settings
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, Changed
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, ChangedRows
 from fedplus.aggregation.coordinate_median import CoordinateMedian
 from fedplus.aggregation.geometric_median import GeometricMedian
 from fedplus.aggregation.mean import Mean
 from fedplus.aggregation.recursion import Recursion
+from fedplus.check import require
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
 
 
@@ -46,9 +46,9 @@ class Moreau(AbstractAggregator):
         )
 
     @property
-    def shows_non_finite(self) -> bool:  # type: ignore[override]
+    def propagates_nan(self) -> bool:  # type: ignore[override]
         """Whether a non-finite entry of W always makes w̃ non-finite."""
-        return self.solver.shows_non_finite
+        return self.solver.propagates_nan
 
     @cached_property
     def solver(self) -> AbstractAggregator:
@@ -66,10 +66,10 @@ class Moreau(AbstractAggregator):
         return self.solver.init(w, parties, changed)
 
     @override
-    def follow(
-        self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
+    def solve_incremental(
+        self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
     ) -> tuple[Aggregate, Any]:
-        return self.solver.follow(w_local, start, memory, changed)
+        return self.solver.solve_incremental(w_local, start, memory, changed)
 
 
 @final
@@ -80,9 +80,9 @@ class BlockSolver(AbstractAggregator):
     psi: Blocks
 
     @property
-    def shows_non_finite(self) -> bool:  # type: ignore[override]
+    def propagates_nan(self) -> bool:  # type: ignore[override]
         """Whether this holds for all blocks."""
-        return all(Moreau(part).shows_non_finite for part in self.psi.parts.values())
+        return all(Moreau(part).propagates_nan for part in self.psi.parts.values())
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
@@ -101,13 +101,13 @@ class BlockSolver(AbstractAggregator):
         return memories if any(memory != () for memory in memories.values()) else ()
 
     @override
-    def follow(
-        self, w_local: Matrix, start: Vector, memory: Any, changed: Changed
+    def solve_incremental(
+        self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
     ) -> tuple[Aggregate, Any]:
         starts, befores = self.psi.split(start), self.psi.split(changed.before)
         found, after = {}, {}
         for pattern, block in self.psi.split(w_local).items():
-            rows = Changed(changed.rows, befores[pattern])
+            rows = ChangedRows(changed.rows, befores[pattern])
             found[pattern], after[pattern] = Moreau(self.psi.parts[pattern]).update(
                 block, None, starts[pattern], memory[pattern], rows
             )

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jax import lax
 from typing_extensions import override
 
-from fedplus._check import require, require_number, require_whole
-from fedplus._types import Array, Matrix, Vector, epsilon, settings, static
+from fedplus._types import Array, Matrix, Vector, epsilon, settings, static_field
 from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
+from fedplus.check import require, require_integer, require_number
 from fedplus.psi import AbstractPsi
 
 
@@ -38,22 +38,22 @@ class Recursion(AbstractAggregator):
 
     psi: AbstractPsi
     tolerance: float = 1e-6
-    most: int = static(default=100_000)
-    accelerated: bool = static(default=False)
+    most: int = static_field(default=100_000)
+    accelerated: bool = static_field(default=False)
 
     def __post_init__(self) -> None:
         require(isinstance(self.psi, AbstractPsi), "Recursion.psi", repr(self.psi), "a ψ")
         require_number(self.tolerance, "Recursion.tolerance", above=0)
-        require_whole("Recursion.most", self.most, 1)
+        require_integer("Recursion.most", self.most, 1)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         w_local = jnp.asarray(w_local)
-        each = jnp.asarray(kernels.each_weight(w_local, weights))
+        each = jnp.asarray(kernels.weights_or_ones(w_local, weights))
         tolerance = jnp.maximum(self.tolerance, 8 * epsilon(w_local))
 
         def turn(s: _State) -> _State:
-            step, pull = move(self.psi, w_local, each, s.ahead)
+            step, pull = recursion_step(self.psi, w_local, each, s.ahead)
             left = jnp.linalg.norm(step)
             done = left <= tolerance * pull + 2 * epsilon(step) * jnp.linalg.norm(s.ahead)
             w = jnp.where(done, s.ahead, s.ahead + step)
@@ -82,7 +82,9 @@ class _State(NamedTuple):
     turns: Array
 
 
-def move(psi: AbstractPsi, w_local: Matrix, weights: Vector, w: Vector) -> tuple[Vector, Array]:
+def recursion_step(
+    psi: AbstractPsi, w_local: Matrix, weights: Vector, w: Vector
+) -> tuple[Vector, Array]:
     """Return the recursion's step mean(w_k − w − prox(w_k − w)), and the mean length of its terms."""
     x = w_local - w
     pulls = x - jax.vmap(psi.prox)(x)

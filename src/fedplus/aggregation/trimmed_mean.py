@@ -6,10 +6,10 @@ import jax.numpy as jnp
 from jax import lax
 from typing_extensions import override
 
-from fedplus._check import require_number
 from fedplus._types import Matrix, Vector, settings
 from fedplus.aggregation import kernels
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact_aggregate
+from fedplus.check import require_number
 
 MOST = 0.49
 SLIVER = 1e-3
@@ -44,7 +44,7 @@ class TrimmedMean(AbstractAggregator):
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         # Not normalised: whole weights add up without rounding.
         w_local = jnp.asarray(w_local)
-        each = jnp.asarray(kernels.each_weight(w_local, weights))
+        each = jnp.asarray(kernels.weights_or_ones(w_local, weights))
         low = self.trim * jnp.sum(each)
         high = jnp.sum(each) - low
         values, mass = lax.sort(
@@ -55,4 +55,4 @@ class TrimmedMean(AbstractAggregator):
         # A sliver that rounding leaves of a party must not let it in, however far away it is.
         kept = jnp.where(kept > SLIVER * mass, kept, 0)
         w = jnp.sum(jnp.where(kept > 0, kept * values, 0), axis=0) / jnp.sum(kept, axis=0)
-        return exact(w)
+        return exact_aggregate(w)

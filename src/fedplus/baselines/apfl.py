@@ -6,13 +6,21 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._check import require, require_number
-from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.local import Batch, Grad, Params, batch_at, most_steps, repeat, shaped
+from fedplus.check import require, require_number
+from fedplus.local import (
+    Batch,
+    Grad,
+    Params,
+    available_steps,
+    batch_at,
+    repeat_steps,
+    with_parameter_shapes,
+)
 from fedplus.work import Each, Work, finite_or, first_model
 
 
@@ -51,7 +59,7 @@ class APFL(AbstractBaseline[APFLState]):
 
     eta: float
     alpha: float = 0.5
-    adaptive: bool = static(default=True)
+    adaptive: bool = static_field(default=True)
     aggregate: AbstractAggregator | None = None
 
     def __post_init__(self) -> None:
@@ -72,7 +80,7 @@ class APFL(AbstractBaseline[APFLState]):
     ) -> tuple[APFLState, Outcome]:
         work = work.checked(len(state.v_local))
         w_global = state.w_global
-        gradient, unravel, ravel = shaped(grad)
+        gradient, unravel, ravel = with_parameter_shapes(grad)
 
         def solve(
             v: Vector, alpha: Array, batches: Batch, count: Array | int
@@ -80,24 +88,24 @@ class APFL(AbstractBaseline[APFLState]):
             def step(i: Array, carry: tuple[Params, Params, Array]) -> tuple[Params, Params, Array]:
                 w, v, share = carry
                 batch = batch_at(batches, i)
-                mixed = steps.plus(w, share, steps.minus(v, w))
+                mixed = steps.add_scaled(w, share, steps.subtract(v, w))
                 at_mixed = gradient(mixed, batch)
                 if self.adaptive:
-                    apart = jax.tree.map(jnp.vdot, steps.minus(v, w), at_mixed)
+                    apart = jax.tree.map(jnp.vdot, steps.subtract(v, w), at_mixed)
                     moved = share - self.eta * sum(jax.tree.leaves(apart))
                     share = jnp.where(i == 0, jnp.clip(moved, 0, 1), share)
-                v = steps.plus(v, -self.eta * carry[2], at_mixed)
-                return steps.plus(w, -self.eta, gradient(w, batch)), v, share
+                v = steps.add_scaled(v, -self.eta * carry[2], at_mixed)
+                return steps.add_scaled(w, -self.eta, gradient(w, batch)), v, share
 
             begin = (unravel(w_global), unravel(v), alpha)
-            w, own, share = repeat(step, count, begin, most_steps(batches))
+            w, own, share = repeat_steps(step, count, begin, available_steps(batches))
             found = (ravel(w), ravel(own), share)
             (w_k, v_k, share), diverged = finite_or(found, (w_global, v, alpha))
             return w_k, v_k, share, diverged
 
         before = work.gather(state.v_local), work.gather(state.alpha)
         solved, v_k, share, diverged = work.map(each, solve, *before)
-        result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
+        result, dropped = steps.aggregate_active(work, solved, w_global, self.aggregate)
         after = APFLState(
             result.w,
             work.scatter(state.v_local, v_k),

@@ -18,12 +18,12 @@ class AbstractBaseline(AbstractAlgorithm[StateT]):
     """A method whose personal part is just how a party's model differs from the global one."""
 
     @override
-    def own(self, state: StateT) -> Matrix:
+    def local_models(self, state: StateT) -> Matrix:
         """Return the models that the parties use, because those after their steps are not kept."""
         return self.models(state)
 
     @override
-    def personal(self, state: StateT, parties: Array) -> Matrix:
+    def personal_parts(self, state: StateT, parties: Array) -> Matrix:
         return self.models(state, parties) - self.w_global(state)
 
 

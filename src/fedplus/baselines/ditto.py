@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._check import require_number
 from fedplus._types import Array, Matrix, Vector, settings
 from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.local import Batch, Grad, shaped
+from fedplus.check import require_number
+from fedplus.local import Batch, Grad, with_parameter_shapes
 from fedplus.work import Each, Work, finite_or, first_model
 
 
@@ -63,17 +63,17 @@ class Ditto(AbstractBaseline[DittoState]):
     ) -> tuple[DittoState, Outcome]:
         work = work.checked(len(state.v_local))
         w_global = state.w_global
-        _, unravel, _ = shaped(grad)
+        _, unravel, _ = with_parameter_shapes(grad)
 
         def solve(v: Vector, batches: Batch, count: Array | int) -> tuple[Vector, Vector, Array]:
             anchor = unravel(w_global)
             w_k = steps.descend(
-                w_global, batches, count, grad, lambda w, g: steps.plus(w, -self.eta, g)
+                w_global, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta, g)
             )
             v_k = steps.descend(
                 v, batches, count, grad,
-                lambda v, g: steps.plus(
-                    v, -self.eta, steps.plus(g, self.lam, steps.minus(v, anchor))
+                lambda v, g: steps.add_scaled(
+                    v, -self.eta, steps.add_scaled(g, self.lam, steps.subtract(v, anchor))
                 ),
             )  # fmt: skip
             (w_k, v_k), diverged = finite_or((w_k, v_k), (w_global, v))
@@ -81,7 +81,7 @@ class Ditto(AbstractBaseline[DittoState]):
 
         before = work.gather(state.v_local)
         solved, v_k, diverged = work.map(each, solve, before)
-        result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
+        result, dropped = steps.aggregate_active(work, solved, w_global, self.aggregate)
         return (
             DittoState(result.w, work.scatter(state.v_local, v_k)),
             Outcome(result, v_k, diverged, dropped),

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from jax import lax
 from typing_extensions import override
 
-from fedplus._check import require, require_number, require_whole
-from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import Mean
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
+from fedplus.check import require, require_integer, require_number
 from fedplus.local import Batch, Grad
 from fedplus.uploads import Uploads
 from fedplus.work import Each, Work, finite_or, first_model
@@ -52,12 +52,12 @@ class FedFomo(AbstractBaseline[FedFomoState]):
     compares: ClassVar[bool] = True
 
     eta: float
-    m: int = static(default=5)
+    m: int = static_field(default=5)
     epsilon: float = 0.3
 
     def __post_init__(self) -> None:
         require_number(self.eta, "FedFomo.eta", above=0)
-        require_whole("FedFomo.m", self.m, kinds=int)
+        require_integer("FedFomo.m", self.m, kinds=int)
         require_number(self.epsilon, "FedFomo.epsilon", least=0, most=1)
 
     @override
@@ -72,7 +72,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
     ) -> tuple[FedFomoState, Outcome]:
         n = len(state.theta)
         work = work.checked(n)
-        loss = steps.loss_of(grad, "FedFomo")
+        loss = steps.mean_loss(grad, "FedFomo")
         require(work.held is not None, "work.held", None, "validation samples: FedFomo compares")
         sent = self._chosen(state, work, n)
         everyone = Uploads.of_all(work, state.theta, state.theta[0])
@@ -91,7 +91,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
             total = jnp.sum(weight)
             mixed = own + (weight / jnp.where(total > 0, total, 1)) @ apart
             w_k = steps.descend(
-                mixed, batches, count, grad, lambda w, g: steps.plus(w, -self.eta, g)
+                mixed, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta, g)
             )
             w_k, diverged = finite_or(w_k, own)
             return w_k, gain, diverged

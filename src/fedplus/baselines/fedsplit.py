@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._check import require_number
 from fedplus._types import Array, Matrix, Vector, settings
 from fedplus.aggregation import AbstractAggregator, Mean
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.local import Batch, Grad, shaped
+from fedplus.check import require_number
+from fedplus.local import Batch, Grad, with_parameter_shapes
 from fedplus.uploads import Uploads
 from fedplus.work import Each, Work, finite_or, first_model
 
@@ -66,14 +66,14 @@ class FedSplit(AbstractBaseline[FedSplitState]):
         parties = len(state.z_local)
         work = work.checked(parties)
         x = state.w_global
-        _, unravel, _ = shaped(grad)
+        _, unravel, _ = with_parameter_shapes(grad)
 
         def solve(z: Vector, batches: Batch, count: Array | int) -> tuple[Vector, Vector, Array]:
             beyond = unravel(2 * x - z)
             u = steps.descend(
                 x, batches, count, grad,
-                lambda u, g: steps.plus(
-                    u, -self.eta, steps.plus(g, 1 / self.s, steps.minus(u, beyond))
+                lambda u, g: steps.add_scaled(
+                    u, -self.eta, steps.add_scaled(g, 1 / self.s, steps.subtract(u, beyond))
                 ),
             )  # fmt: skip
             u, diverged = finite_or(u, x)
@@ -88,7 +88,7 @@ class FedSplit(AbstractBaseline[FedSplitState]):
 
     @override
     def models(self, state: FedSplitState, parties: Array | None = None) -> Matrix:
-        return steps.everyone(state.w_global, len(state.z_local), parties)
+        return steps.broadcast_model(state.w_global, len(state.z_local), parties)
 
     @override
     def w_global(self, state: FedSplitState) -> Vector:

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._check import require_number, require_whole
-from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import AbstractAggregator, Aggregate, Mean
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
+from fedplus.check import require_integer, require_number
 from fedplus.local import Batch, Grad
 from fedplus.uploads import Uploads
 from fedplus.work import Each, Work, finite_or, first_model
@@ -46,13 +46,13 @@ class HypCluster(AbstractBaseline[HypClusterState]):
     per_party: ClassVar[tuple[str, ...]] = ("choice",)
 
     eta: float
-    q: int = static(default=2)
+    q: int = static_field(default=2)
     spread: float = 0.01
     aggregate: AbstractAggregator | None = None
 
     def __post_init__(self) -> None:
         require_number(self.eta, "HypCluster.eta", above=0)
-        require_whole("HypCluster.q", self.q, kinds=int)
+        require_integer("HypCluster.q", self.q, kinds=int)
         require_number(self.spread, "HypCluster.spread", least=0)
         steps.require_aggregator(self.aggregate, "HypCluster")
 
@@ -68,7 +68,7 @@ class HypCluster(AbstractBaseline[HypClusterState]):
         self, state: HypClusterState, work: Work, grad: Grad, each: Each = jax.vmap
     ) -> tuple[HypClusterState, Outcome]:
         work = work.checked(len(state.choice))
-        loss = steps.loss_of(grad, "HypCluster")
+        loss = steps.mean_loss(grad, "HypCluster")
         centres = state.centres
 
         def solve(batches: Batch, count: Array | int) -> tuple[Vector, Array, Array]:
@@ -78,7 +78,7 @@ class HypCluster(AbstractBaseline[HypClusterState]):
             mine = jnp.argmin(steps.mean_over_batches(losses, batches, count)).astype(jnp.int32)
             begin = centres[mine]
             w_k = steps.descend(
-                begin, batches, count, grad, lambda w, g: steps.plus(w, -self.eta, g)
+                begin, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta, g)
             )
             w_k, diverged = finite_or(w_k, begin)
             return w_k, mine, diverged

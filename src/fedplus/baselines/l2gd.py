@@ -7,13 +7,13 @@ import jax.numpy as jnp
 from jax import lax
 from typing_extensions import override
 
-from fedplus._check import require, require_number
 from fedplus._types import Array, Matrix, Vector, settings
 from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.local import Batch, Grad, batch_at, shaped
+from fedplus.check import require, require_number
+from fedplus.local import Batch, Grad, batch_at, with_parameter_shapes
 from fedplus.work import Each, Work, finite_or, first_model, run_each
 
 
@@ -74,7 +74,7 @@ class L2GD(AbstractBaseline[L2GDState]):
         require(work.key is not None, "work.key", None, "random numbers: L2GD tosses coins")
         key = jnp.asarray(work.key)
         n = len(work.cohort)
-        gradient, unravel, ravel = shaped(grad)
+        gradient, unravel, ravel = with_parameter_shapes(grad)
         counts = jnp.broadcast_to(jnp.asarray(work.steps), (n,))
         centre = state.w_global
 
@@ -88,7 +88,7 @@ class L2GD(AbstractBaseline[L2GDState]):
             return rows, diverged | now
 
         def common_step(i: Array, rows: Matrix, diverged: Array) -> tuple[Matrix, Array]:
-            result, _ = steps.from_active(work, rows, centre, self.aggregate)
+            result, _ = steps.aggregate_active(work, rows, centre, self.aggregate)
             moved = rows - self.alpha * self.lam / (n * self.p) * (rows - result.w)
             moved = jnp.where((i < counts)[:, None], moved, rows)
             rows, now = jax.vmap(finite_or)(moved, rows)
@@ -101,7 +101,7 @@ class L2GD(AbstractBaseline[L2GDState]):
 
         begin = work.gather(state.w_local), jnp.zeros(n, bool)
         solved, diverged = lax.fori_loop(0, jnp.max(counts), toss, begin)
-        result, dropped = steps.from_active(work, solved, centre, self.aggregate)
+        result, dropped = steps.aggregate_active(work, solved, centre, self.aggregate)
         w_local = work.scatter(state.w_local, solved)
         return L2GDState(result.w, w_local), Outcome(result, solved, diverged, dropped)
 

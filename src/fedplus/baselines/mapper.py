@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._check import require, require_number
-from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.local import Batch, Grad, shaped
+from fedplus.check import require, require_number
+from fedplus.local import Batch, Grad, with_parameter_shapes
 from fedplus.work import Each, Work, finite_or, first_model
 
 
@@ -49,7 +49,7 @@ class Mapper(AbstractBaseline[MapperState]):
 
     eta: float
     eta_c: float
-    lambdas: tuple[float, ...] = static(default=(0.1, 0.5, 0.9))
+    lambdas: tuple[float, ...] = static_field(default=(0.1, 0.5, 0.9))
     aggregate: AbstractAggregator | None = None
 
     def __post_init__(self) -> None:
@@ -72,15 +72,15 @@ class Mapper(AbstractBaseline[MapperState]):
         self, state: MapperState, work: Work, grad: Grad, each: Each = jax.vmap
     ) -> tuple[MapperState, Outcome]:
         work = work.checked(len(state.w_local))
-        loss = steps.loss_of(grad, "Mapper")
+        loss = steps.mean_loss(grad, "Mapper")
         w_c = state.w_global
-        gradient, unravel, ravel = shaped(grad)
+        gradient, unravel, ravel = with_parameter_shapes(grad)
 
         def trained(lam: float, w_l: Vector, batches: Batch, count: Array | int) -> Vector:
             """The interpolated model after E_k steps of w_l, from which w_l follows if λ > 0."""
             return steps.descend(
                 lam * w_l + (1 - lam) * w_c, batches, count, grad,
-                lambda w, g: steps.plus(w, -self.eta * lam**2, g),
+                lambda w, g: steps.add_scaled(w, -self.eta * lam**2, g),
             )  # fmt: skip
 
         def solve(
@@ -104,7 +104,7 @@ class Mapper(AbstractBaseline[MapperState]):
 
         before = work.gather(state.w_local)
         sent, own, lam, solved, diverged = work.map(each, solve, before)
-        result, dropped = steps.from_active(work, sent, w_c, self.aggregate)
+        result, dropped = steps.aggregate_active(work, sent, w_c, self.aggregate)
         after = MapperState(
             result.w, work.scatter(state.w_local, own), work.scatter(state.lam, lam)
         )

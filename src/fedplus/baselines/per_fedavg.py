@@ -6,13 +6,21 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._check import require, require_number
-from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractAdapting, AbstractBaseline
-from fedplus.local import Batch, Grad, Params, batch_at, most_steps, repeat, shaped
+from fedplus.check import require, require_number
+from fedplus.local import (
+    Batch,
+    Grad,
+    Params,
+    available_steps,
+    batch_at,
+    repeat_steps,
+    with_parameter_shapes,
+)
 from fedplus.work import Each, Work, finite_or, first_model
 
 
@@ -53,7 +61,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
 
     alpha: float
     beta: float
-    variant: Literal["fo", "hf"] = static(default="hf")
+    variant: Literal["fo", "hf"] = static_field(default="hf")
     delta: float = 1e-3
     aggregate: AbstractAggregator | None = None
 
@@ -75,10 +83,10 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
     ) -> tuple[PerFedAvgState, Outcome]:
         work = work.checked(len(state.rounds))
         w_global = state.w_global
-        gradient, unravel, ravel = shaped(grad)
+        gradient, unravel, ravel = with_parameter_shapes(grad)
 
         def solve(batches: Batch, count: Array | int) -> tuple[Vector, Array]:
-            most = most_steps(batches)
+            most = available_steps(batches)
 
             def batch(i: Array, j: int) -> Batch:
                 """The j-th of the three minibatches of step i; a hand-made few go round."""
@@ -86,33 +94,33 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
                 return batch_at(batches, place if most is None else place % most)
 
             def step(i: Array, w: Params) -> Params:
-                tilde = steps.plus(w, -self.alpha, gradient(w, batch(i, 0)))
+                tilde = steps.add_scaled(w, -self.alpha, gradient(w, batch(i, 0)))
                 outer = gradient(tilde, batch(i, 1))
                 if self.variant == "hf":
                     up, down = (
-                        gradient(steps.plus(w, sign * self.delta, outer), batch(i, 2))
+                        gradient(steps.add_scaled(w, sign * self.delta, outer), batch(i, 2))
                         for sign in (1.0, -1.0)
                     )
-                    bend = steps.minus(up, down)  # 2δ ∇²f_k(w) outer
-                    outer = steps.plus(outer, -self.alpha / (2 * self.delta), bend)
-                return steps.plus(w, -self.beta, outer)
+                    bend = steps.subtract(up, down)  # 2δ ∇²f_k(w) outer
+                    outer = steps.add_scaled(outer, -self.alpha / (2 * self.delta), bend)
+                return steps.add_scaled(w, -self.beta, outer)
 
-            solved = ravel(repeat(step, count, unravel(w_global), None))
+            solved = ravel(repeat_steps(step, count, unravel(w_global), None))
             return finite_or(solved, w_global)
 
         solved, diverged = work.map(each, solve)
-        result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
+        result, dropped = steps.aggregate_active(work, solved, w_global, self.aggregate)
         rounds = work.scatter(state.rounds, work.gather(state.rounds) + 1)
         return PerFedAvgState(result.w, rounds), Outcome(result, solved, diverged, dropped)
 
     @override
     def models(self, state: PerFedAvgState, parties: Array | None = None) -> Matrix:
         """Before ``adapt``: the global model."""
-        return steps.everyone(state.w_global, len(state.rounds), parties)
+        return steps.broadcast_model(state.w_global, len(state.rounds), parties)
 
     @override
     def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
-        gradient, unravel, ravel = shaped(grad)
+        gradient, unravel, ravel = with_parameter_shapes(grad)
 
         def one(w: Vector, batches: Batch) -> Vector:
             return w - self.alpha * ravel(gradient(unravel(w), batch_at(batches, jnp.int32(0))))

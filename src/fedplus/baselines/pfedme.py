@@ -6,13 +6,21 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._check import require_number, require_whole
-from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.local import Batch, Grad, Params, batch_at, most_steps, repeat, shaped
+from fedplus.check import require_integer, require_number
+from fedplus.local import (
+    Batch,
+    Grad,
+    Params,
+    available_steps,
+    batch_at,
+    repeat_steps,
+    with_parameter_shapes,
+)
 from fedplus.work import Each, Work, finite_or, first_model
 
 
@@ -52,7 +60,7 @@ class PFedMe(AbstractBaseline[PFedMeState]):
     eta: float
     lam: float
     eta_inner: float
-    inner: int = static(default=5)
+    inner: int = static_field(default=5)
     beta: float = 1.0
     aggregate: AbstractAggregator | None = None
 
@@ -60,7 +68,7 @@ class PFedMe(AbstractBaseline[PFedMeState]):
         require_number(self.eta, "PFedMe.eta", above=0)
         require_number(self.lam, "PFedMe.lam", above=0, advice="λ holds θ_k near w.")
         require_number(self.eta_inner, "PFedMe.eta_inner", above=0)
-        require_whole("PFedMe.inner", self.inner, kinds=int)
+        require_integer("PFedMe.inner", self.inner, kinds=int)
         require_number(self.beta, "PFedMe.beta", above=0)
         steps.require_aggregator(self.aggregate, "PFedMe")
 
@@ -75,7 +83,7 @@ class PFedMe(AbstractBaseline[PFedMeState]):
     ) -> tuple[PFedMeState, Outcome]:
         work = work.checked(len(state.theta))
         w_global = state.w_global
-        gradient, unravel, ravel = shaped(grad)
+        gradient, unravel, ravel = with_parameter_shapes(grad)
 
         def solve(
             before: Vector, batches: Batch, count: Array | int
@@ -84,19 +92,23 @@ class PFedMe(AbstractBaseline[PFedMeState]):
                 w, theta = carry
                 batch = batch_at(batches, i)
                 for _ in range(self.inner):  # l. 7
-                    pull = steps.plus(gradient(theta, batch), self.lam, steps.minus(theta, w))
-                    theta = steps.plus(theta, -self.eta_inner, pull)
-                return steps.plus(w, -self.eta * self.lam, steps.minus(w, theta)), theta  # l. 8
+                    pull = steps.add_scaled(
+                        gradient(theta, batch), self.lam, steps.subtract(theta, w)
+                    )
+                    theta = steps.add_scaled(theta, -self.eta_inner, pull)
+                return steps.add_scaled(
+                    w, -self.eta * self.lam, steps.subtract(w, theta)
+                ), theta  # l. 8
 
             begin = unravel(w_global)
-            w, theta = repeat(step, count, (begin, begin), most_steps(batches))
+            w, theta = repeat_steps(step, count, (begin, begin), available_steps(batches))
             (w_k, theta_k), diverged = finite_or((ravel(w), ravel(theta)), (w_global, before))
             did = jnp.asarray(count) > 0
             return w_k, jnp.where(did, theta_k, before), diverged
 
         before = work.gather(state.theta)
         solved, theta, diverged = work.map(each, solve, before)
-        result, dropped = steps.from_active(work, solved, w_global, self.aggregate)
+        result, dropped = steps.aggregate_active(work, solved, w_global, self.aggregate)
         moved = (1 - self.beta) * w_global + self.beta * result.w  # l. 11
         return (
             PFedMeState(moved, work.scatter(state.theta, theta)),

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._check import require, require_number
-from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.local import Batch, Grad, shaped
+from fedplus.check import require, require_number
+from fedplus.local import Batch, Grad, with_parameter_shapes
 from fedplus.work import Each, Work, finite_or, first_model
 
 
@@ -48,7 +48,7 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
 
     eta_l: float
     eta_g: float = 1.0
-    option: Literal[1, 2] = static(default=2)
+    option: Literal[1, 2] = static_field(default=2)
     aggregate: AbstractAggregator | None = None
 
     def __post_init__(self) -> None:
@@ -73,11 +73,11 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
         x, c = state.w_global, state.control
 
         def solve(c_k: Vector, batches: Batch, count: Array | int) -> tuple[Vector, Vector, Array]:
-            gradient, unravel, ravel = shaped(grad)
+            gradient, unravel, ravel = with_parameter_shapes(grad)
             correction = unravel(c - c_k)
             y = steps.descend(
                 x, batches, count, grad,
-                lambda y, g: steps.plus(y, -self.eta_l, steps.plus(g, 1.0, correction)),
+                lambda y, g: steps.add_scaled(y, -self.eta_l, steps.add_scaled(g, 1.0, correction)),
             )  # l. 9-11  # fmt: skip
             if self.option == 1:
                 at_x = unravel(x)
@@ -92,7 +92,7 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
         before = work.gather(state.control_local)
         solved, renewed, diverged = work.map(each, solve, before)
         control_local = work.scatter(state.control_local, renewed)
-        result, dropped = steps.from_active(work, solved, x, self.aggregate)
+        result, dropped = steps.aggregate_active(work, solved, x, self.aggregate)
         w_global = x + self.eta_g * (result.w - x)  # l. 16-17
         ones = jnp.ones(len(before), before.dtype)
         moved = ones @ (work.gather(control_local) - before) / parties
@@ -103,7 +103,7 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
 
     @override
     def models(self, state: ScaffoldState, parties: Array | None = None) -> Matrix:
-        return steps.everyone(state.w_global, len(state.control_local), parties)
+        return steps.broadcast_model(state.w_global, len(state.control_local), parties)
 
     @override
     def w_global(self, state: ScaffoldState) -> Vector:

@@ -6,10 +6,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedplus._check import require
 from fedplus._types import Array, Matrix, Vector
 from fedplus.aggregation import AbstractAggregator, Aggregate, Mean
-from fedplus.local import Batch, Grad, Params, Shaped, batch_at, most_steps, repeat, shaped
+from fedplus.check import require
+from fedplus.local import (
+    Batch,
+    Grad,
+    ParameterGradient,
+    Params,
+    available_steps,
+    batch_at,
+    repeat_steps,
+    with_parameter_shapes,
+)
 from fedplus.uploads import Uploads
 from fedplus.work import Work
 
@@ -19,22 +28,22 @@ Move = Callable[[Params, Params], Params]
 
 def descend(w: Vector, batches: Batch, steps: Array | int, grad: Grad, move: Move) -> Vector:
     """``move``, ``steps`` times, each on the gradient of another minibatch."""
-    gradient, unravel, ravel = shaped(grad)
+    gradient, unravel, ravel = with_parameter_shapes(grad)
 
     def step(i: Array, w: Params) -> Params:
         return move(w, gradient(w, batch_at(batches, i)))
 
-    return ravel(repeat(step, steps, unravel(w), most_steps(batches)))
+    return ravel(repeat_steps(step, steps, unravel(w), available_steps(batches)))
 
 
-def plus(w: Params, scale: Any, other: Params) -> Params:
+def add_scaled(w: Params, scale: Any, other: Params) -> Params:
     """Leaf by leaf, w + scale · other."""
     return jax.tree.map(lambda a, b: a + scale * b, w, other)
 
 
-def minus(w: Params, other: Params) -> Params:
+def subtract(w: Params, other: Params) -> Params:
     """Leaf by leaf, w − other."""
-    return plus(w, -1.0, other)
+    return add_scaled(w, -1.0, other)
 
 
 def mean_over_batches(function: Callable[[Any], Any], batches: Batch, steps: Array | int) -> Any:
@@ -44,13 +53,13 @@ def mean_over_batches(function: Callable[[Any], Any], batches: Batch, steps: Arr
     count = jnp.maximum(jnp.asarray(steps), 1)
 
     def add(i: Array, total: Any) -> Any:
-        return plus(total, 1.0, function(batch_at(batches, i)))
+        return add_scaled(total, 1.0, function(batch_at(batches, i)))
 
-    total = repeat(add, steps, zero, most_steps(batches))
+    total = repeat_steps(add, steps, zero, available_steps(batches))
     return jax.tree.map(lambda leaf: leaf / count.astype(leaf.dtype), total)
 
 
-def from_active(
+def aggregate_active(
     work: Work, models: Matrix, w_global: Vector, aggregate: AbstractAggregator | None
 ) -> tuple[Aggregate, Array]:
     """Return the aggregate of the active parties' models as they arrive, and how many are left out."""
@@ -59,9 +68,9 @@ def from_active(
     return result, uploads.dropped
 
 
-def loss_of(grad: Grad, method: str) -> Callable[[Vector, Batch], Array]:
+def mean_loss(grad: Grad, method: str) -> Callable[[Vector, Batch], Array]:
     """(w, batch) ↦ f_k, for a method that compares models by their loss."""
-    told = grad if isinstance(grad, Shaped) else None
+    told = grad if isinstance(grad, ParameterGradient) else None
     require(
         told is not None and told.loss is not None, f"grad of {method}",
         "a gradient without its loss", "a Shaped with its loss",
@@ -83,6 +92,6 @@ def require_aggregator(aggregate: object, name: str) -> None:
     require(ok, f"{name}.aggregate", repr(aggregate), "an aggregator or None", "E.g. Mean().")
 
 
-def everyone(w: Vector, parties: int, chosen: Array | None) -> Matrix:
+def broadcast_model(w: Vector, parties: int, chosen: Array | None) -> Matrix:
     """The same model for all parties, or for those chosen."""
     return jnp.tile(w, (parties if chosen is None else len(chosen), 1))

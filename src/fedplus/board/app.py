@@ -15,14 +15,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from fedplus._check import SettingError, require
 from fedplus.board.events import Stream
 from fedplus.board.guard import HEADERS, Guard
 from fedplus.board.index import Index
-from fedplus.board.place import ITSELF, NoRunError, is_plain, located, stamp
-from fedplus.board.points import facts
+from fedplus.board.payload import party_metadata
 from fedplus.board.row import read_row
-from fedplus.experiments.folder import ENV, PARTIES, REPORT, ROUNDS, SPEC, RunFolder
+from fedplus.board.run_ids import ITSELF, NoRunError, find_run, is_plain, stamp
+from fedplus.check import SettingError, require
+from fedplus.experiments.run_folder import ENV, PARTIES, REPORT, ROUNDS, SPEC, RunFolder
 
 POLL = 0.5
 WEB = Path(__file__).parent / "web"
@@ -97,14 +97,14 @@ def _runs(request: Request) -> Response:
 def _run(request: Request) -> Response:
     index: Index = request.app.state.index
     run = request.query_params.get("run", ITSELF)
-    path = located(index.folder, run)
+    path = find_run(index.folder, run)
     index.refresh()
     row = index.row(run) or read_row(run, path)[0]
     parties: dict[str, Any] = {}
     trouble = ""
     try:
         if is_plain(path / PARTIES):
-            parties = facts(RunFolder(path).parties)
+            parties = party_metadata(RunFolder(path).parties)
     except SettingError as error:
         trouble = str(error)
     return _json({"run": row._asdict(), "parties": parties, "trouble": trouble})
@@ -129,7 +129,7 @@ def _events(request: Request) -> Response:
 
 
 def _report(request: Request) -> Response:
-    path = located(request.app.state.index.folder, request.path_params["run"] or ITSELF)
+    path = find_run(request.app.state.index.folder, request.path_params["run"] or ITSELF)
     written, grown = stamp(path / REPORT), stamp(path / ROUNDS)
     if written and (grown is None or written.changed >= grown.changed):
         page = _read(path / REPORT)
@@ -138,7 +138,7 @@ def _report(request: Request) -> Response:
             is_plain(path / name)
         from fedplus.report import html
 
-        page = html.page([RunFolder(path)]).encode()
+        page = html.render_report([RunFolder(path)]).encode()
     return HTMLResponse(page, headers={"Content-Security-Policy": REPORT_POLICY})
 
 

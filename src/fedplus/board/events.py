@@ -5,12 +5,19 @@ import json
 import time
 from typing import Any, final
 
-from fedplus._check import SettingError, require
-from fedplus.board import points
-from fedplus.board.follow import NOTHING, START, News, Position, position, read_on
+from fedplus.board import payload
 from fedplus.board.index import Index
-from fedplus.board.place import NoRunError, Stamp, is_plain, located, parts, stamp
-from fedplus.experiments.folder import ROUNDS
+from fedplus.board.run_ids import NoRunError, Stamp, find_run, is_plain, split_run_id, stamp
+from fedplus.board.tail import (
+    NOTHING,
+    START,
+    NewLines,
+    ReadPosition,
+    parse_position,
+    read_new_lines,
+)
+from fedplus.check import SettingError, require
+from fedplus.experiments.run_folder import ROUNDS
 
 MOST = 32
 """How many runs one page may follow."""
@@ -20,7 +27,7 @@ KEEP_ALIVE = 15.0
 @dataclasses.dataclass
 class _Followed:
     run: str
-    position: Position
+    position: ReadPosition
     seen: Stamp | None = None
     told: bool = False
     more: bool = False
@@ -37,8 +44,8 @@ class Stream:
         names = list(dict.fromkeys([*runs, *([] if opened is None else [opened])]))
         require(len(names) <= MOST, "run", f"{len(names)} runs", f"≤ {MOST} runs")
         for name in names:
-            parts(name)
-        found = [position(one) for one in after.split(",")]
+            split_run_id(name)
+        found = [parse_position(one) for one in after.split(",")]
         if len(found) != len(names):
             found = [START] * len(names)
         self.index, self.opened, self.party = index, opened, party
@@ -70,11 +77,11 @@ class Stream:
     def _of(self, one: _Followed) -> str | None:
         seen = None
         try:
-            path = located(self.index.folder, one.run) / ROUNDS
+            path = find_run(self.index.folder, one.run) / ROUNDS
             seen = stamp(path)
             if one.told and seen == one.seen and not one.more:
                 return None
-            news = read_on(path, one.position) if is_plain(path) else NOTHING
+            news = read_new_lines(path, one.position) if is_plain(path) else NOTHING
             content = self._content(one.run, news)
         except (SettingError, RecursionError) as error:
             return self._trouble(one, error, seen)
@@ -91,13 +98,13 @@ class Stream:
         one.position, one.trouble = START, str(error)
         return self._event("gone" if gone else "damaged", {"run": one.run, "message": str(error)})
 
-    def _content(self, run: str, news: News) -> dict[str, Any]:
-        curve = [points.curve(line) for line in news.lines]
+    def _content(self, run: str, news: NewLines) -> dict[str, Any]:
+        curve = [payload.curve_point(line) for line in news.lines]
         content: dict[str, Any] = {"run": run, "start": news.anew, "points": curve}
         if run == self.opened and news.lines:
-            content["parties"] = points.parties(news.lines[-1])
+            content["parties"] = payload.party_values(news.lines[-1])
             if self.party is not None:
-                content["party"] = [points.party(line, self.party) for line in news.lines]
+                content["party"] = [payload.party_point(line, self.party) for line in news.lines]
         return content
 
     def _event(self, name: str, content: dict[str, Any]) -> str:

@@ -5,10 +5,10 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from fedplus._check import require
-from fedplus.board.place import ITSELF, Stamp, scan, stamp
-from fedplus.board.row import Row, alive, read_row
-from fedplus.experiments.folder import STATUS
+from fedplus.board.row import Row, is_alive, read_row
+from fedplus.board.run_ids import ITSELF, Stamp, find_runs, stamp
+from fedplus.check import require
+from fedplus.experiments.run_folder import STATUS
 
 FRESH = 0.4
 """Seconds for which what was seen is good enough."""
@@ -40,7 +40,7 @@ class Index:
         with self._lock:
             begun = time.monotonic()
             if begun >= self._next_scan:
-                seen: dict[str, Stamp | None] = dict(scan(str(self.folder)))
+                seen: dict[str, Stamp | None] = dict(find_runs(str(self.folder)))
                 seen |= dict.fromkeys(self._known.keys() - seen.keys())
                 took = time.monotonic() - begun
                 self._next_scan = begun + max(SCAN, 20 * took)
@@ -90,7 +90,7 @@ class Index:
         if known is None or known.stamp != found:
             row, pid = read_row(run, self._path(run))
             known = _Known(found, row, pid)
-        if known.pid is not None and not alive(known.pid):
+        if known.pid is not None and not is_alive(known.pid):
             message = f"Process {known.pid} is gone. The run can be resumed."
             known = known._replace(
                 row=known.row._replace(state="killed", message=message), pid=None

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedplus._check import SettingError
-from fedplus.experiments.folder import RunFolder
+from fedplus.check import SettingError
+from fedplus.experiments.run_folder import RunFolder
 
 
 class Row(NamedTuple):
@@ -40,7 +40,7 @@ TEXT = ("label", "method", "data", "model", "state", "score_name", "better", "up
 NUMBERS = ("seed", "round", "rounds", "parties", "mean", "worst")
 
 
-def number(value: Any) -> float | None:
+def finite_or_none(value: Any) -> float | None:
     """A finite number, or None."""
     fine = isinstance(value, int | float) and not isinstance(value, bool)
     return value if fine and abs(value) <= sys.float_info.max else None
@@ -52,15 +52,15 @@ def read_row(run: str, path: Path) -> tuple[Row, int | None]:
         status = RunFolder(path).status
     except (SettingError, RecursionError) as error:
         return Row(run, label=run.rpartition("/")[2], message=str(error)), None
-    given: dict[str, Any] = {key: number(status.get(key)) for key in NUMBERS}
+    given: dict[str, Any] = {key: finite_or_none(status.get(key)) for key in NUMBERS}
     given |= {key: status[key] for key in TEXT if isinstance(status.get(key), str)}
     row = Row(run, **({"label": run.rpartition("/")[2]} | given))
-    pid = number(status.get("pid"))
+    pid = finite_or_none(status.get("pid"))
     here = row.state == "running" and status.get("host") == platform.node()
     return row, int(pid) if here and pid is not None and pid > 0 else None
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether a process of this machine goes on."""
     if os.name != "posix":  # Elsewhere os.kill would end it.
         return True

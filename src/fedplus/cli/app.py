@@ -3,57 +3,100 @@
 Exit status: 0 done, 2 bad input (one line that says what to do), 1 anything else.
 """
 
+import importlib
 import os
 import sys
 import warnings
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import click
 import typer
+from typer.core import TyperGroup
 
-from fedplus._check import SettingError
-from fedplus.cli import data
-from fedplus.cli.app_hash import app_hash
-from fedplus.cli.compare import compare
-from fedplus.cli.methods import methods
-from fedplus.cli.new import new
-from fedplus.cli.paper import paper
-from fedplus.cli.report import board, report
-from fedplus.cli.run import run
-from fedplus.cli.studied import StoppedError
+from fedplus import __version__
+from fedplus.check import SettingError
+from fedplus.cli.interrupt import InterruptedByUserError
 
 INTERRUPTED = 130
-"""What Typer makes of Ctrl-C."""
+"""The exit status that Typer returns after Ctrl-C."""
+
+
+class Command(NamedTuple):
+    """Where a command is defined, and its line in ``fedplus --help``."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS = {
+    "run": Command("run", "run", "Train a method on a federation."),
+    "compare": Command("compare", "compare", "Train several methods and show them in one table."),
+    "report": Command("report", "report", "Write a report of runs as one HTML file."),
+    "board": Command("board", "board", "Watch runs live in the browser."),
+    "methods": Command("methods", "methods", "List the methods, or describe one."),
+    "data": Command("data", "app", "List, download and describe data sets."),
+    "new": Command("new", "new", "Write an app that trains across machines."),
+    "app-hash": Command("app_hash", "app_hash", "Show the hash by which a party pins an app."),
+}
+
+
+class LazyCommands(TyperGroup):
+    """Imports the module of a command when the command is used.
+
+    ``fedplus --help`` therefore imports neither JAX nor the library.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the help text."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; ``None`` if there is none of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        found = getattr(importlib.import_module(f"fedplus.cli.{module}"), attribute)
+        if not isinstance(found, typer.Typer):
+            function, found = found, typer.Typer(add_completion=False, rich_markup_mode=None)
+            found.command()(function)
+        command = typer.main.get_command(found)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
+
+
 app = typer.Typer(
-    name="fedplus", no_args_is_help=True, rich_markup_mode=None, suggest_commands=False,
-    pretty_exceptions_enable=False,
+    name="fedplus", cls=LazyCommands, no_args_is_help=True, rich_markup_mode=None,
+    suggest_commands=False, pretty_exceptions_enable=False,
 )  # fmt: skip
-for command, short in (
-    (run, "Train a method on a federation."),
-    (compare, "Train several methods, side by side in a table."),
-    (report, "Show runs in one HTML file."),
-    (board, "Watch runs live in the browser."),
-    (methods, "What there is to choose from, with settings."),
-    (new, "Write an app that trains across machines."),
-    (app_hash, "Show the hash by which a party pins an app."),
-    (paper, "Repeat the paper's experiments."),
-):
-    app.command(short_help=short)(command)
-app.add_typer(data.app, name="data", short_help="Federations by name: list, get, look at.")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"fedplus {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
 def _common(
-    debug: bool = typer.Option(False, "--debug", help="Show where in the code an error arose."),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    version: bool = typer.Option(
+        False, "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+    ),
 ) -> None:
     """Robust, personalised federated learning.
 
     \b
-    fedplus compare digits-robust                   a first look, in a minute
-    fedplus run digits-robust --method fedgeomed+   one method; models, report
-    fedplus data list                               what to train on
-    fedplus methods                                 what to train with
-    fedplus new hospitals                           an app for real machines
+    fedplus compare digits-robust                   compare eight methods, in a minute
+    fedplus run digits-robust --method fedgeomed+   train one method; models, report
+    fedplus data list                               list the data sets
+    fedplus methods                                 list the methods
+    fedplus new hospitals                           write an app for real machines
     """  # noqa: D301
 
 
@@ -63,10 +106,15 @@ def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run a command and exit."""
+    """Run a command of ``fedplus`` and exit."""
+    run_app(app, arguments)
+
+
+def run_app(application: typer.Typer, arguments: list[str] | None = None) -> NoReturn:
+    """Run a Typer application and exit; an error is one line on standard error."""
     warnings.showwarning = _show_warning
     try:
-        status = _run(sys.argv[1:] if arguments is None else arguments)
+        status = _run(application, sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # As in ``fedplus methods | head -1``.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -74,10 +122,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     sys.exit(status)
 
 
-def _run(given: list[str]) -> int:
-    """The exit status; what goes wrong is said in one line."""
+def _run(application: typer.Typer, given: list[str]) -> int:
+    """Return the exit status after printing an error, if any, in one line."""
     try:
-        status = app(args=given, standalone_mode=False)
+        status = application(args=given, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message())
         return 0
@@ -86,7 +134,7 @@ def _run(given: list[str]) -> int:
             raise
         said = error.format_message() if isinstance(error, click.ClickException) else str(error)
         return _ended(" ".join(said.split()), 2)
-    except (click.Abort, KeyboardInterrupt, StoppedError) as stop:
+    except (click.Abort, KeyboardInterrupt, InterruptedByUserError) as stop:
         return _ended(f"stopped. {stop}".rstrip(), 1)
     except BrokenPipeError:
         raise

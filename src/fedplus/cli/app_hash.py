@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from fedplus._check import SettingError
+from fedplus.check import SettingError
 
 FOLDER = typer.Argument(Path(), help="Of the app.", show_default="this folder")
 

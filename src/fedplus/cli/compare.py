@@ -4,17 +4,17 @@ from pathlib import Path
 
 import typer
 
-from fedplus._check import SettingError
-from fedplus.cli.complete import complete_data
-from fedplus.cli.settings import JSON, SET, parsed
-from fedplus.cli.studied import OUT, TRACK, Output, carried_out
+from fedplus.check import SettingError
+from fedplus.cli.completion import complete_data_set
+from fedplus.cli.execute import OUT, TRACK, Output, execute
+from fedplus.cli.settings import JSON, SET, parse_settings
 from fedplus.experiments.defaults import USUAL
 
 
 def compare(
     target: str = typer.Argument(
         metavar="DATASET|FOLDER", help="A data set by name, or a folder with a file a party.",
-        autocompletion=complete_data,
+        autocompletion=complete_data_set,
     ),
     methods: str = typer.Option(
         ",".join(USUAL), help="Names with commas between; local training is always added."
@@ -42,7 +42,7 @@ def compare(
         )
     names = [name.strip() for name in methods.split(",") if name.strip()]
     names = list(dict.fromkeys(["local", *names]))
-    chosen = parsed(settings)
+    chosen = parse_settings(settings)
     if rounds is not None:
         chosen["train.rounds"] = rounds
-    carried_out(target, names, chosen, seed, seeds, out, track, Output(as_json))
+    execute(target, names, chosen, seed, seeds, out, track, Output(as_json))

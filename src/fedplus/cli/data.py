@@ -7,12 +7,12 @@ from typing import Any
 
 import typer
 
-from fedplus._check import require
-from fedplus.cli.settings import JSON, parsed
+from fedplus.check import require
+from fedplus.cli.settings import JSON, parse_settings
 from fedplus.data import SETS, card, load
-from fedplus.data.files import chosen, fetch, find, place
-from fedplus.data.load import named
-from fedplus.experiments.defaults import chosen_settings
+from fedplus.data.files import choose_source, fetch, locate, search_path
+from fedplus.data.load import data_set
+from fedplus.experiments.defaults import describe_tuned_settings
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, suggest_commands=False,
@@ -57,7 +57,7 @@ def get(name: str = NAME, as_json: bool = JSON) -> None:
     Example: fedplus data get mnist
     """
     paths: list[Path] = []
-    for sources in named(name).needs:
+    for sources in data_set(name).needs:
         paths += fetch(sources)[1]
     if as_json:
         _print_json([str(path) for path in paths])
@@ -74,7 +74,7 @@ def where(
 ) -> None:
     """The folders that are searched; with a name, each file of that set and where it is."""
     if name is None:
-        folders = [str(folder) for folder in place.folders()]
+        folders = [str(folder) for folder in search_path.search_folders()]
         if as_json:
             _print_json(folders)
             return
@@ -86,8 +86,8 @@ def where(
             "at": str(path) if path else None,
             "comes_from": file.comes_from,
         }
-        for sources in named(name).needs
-        for file, path in find(chosen(sources))
+        for sources in data_set(name).needs
+        for file, path in locate(choose_source(sources))
     ]
     if as_json:
         _print_json(found)
@@ -110,23 +110,23 @@ def show_card(
 
     Example: fedplus data card mnist-robust --set parties=50 --picture mnist.png
     """
-    chosen = parsed(settings)
+    chosen = parse_settings(settings)
     require("seed" not in chosen, "--set", "seed", "a setting of the set", "Use --seed.")
     federation = load(name, seed=seed, **chosen)
     if picture is not None:
-        from fedplus.data.picture import draw
+        from fedplus.data.picture import draw_federation
 
-        draw(federation, picture)
+        draw_federation(federation, picture)
     if as_json:
-        _print_json(card.figures(federation))
+        _print_json(card.statistics(federation))
         return
-    print(card.text(federation, shutil.get_terminal_size((100, 24)).columns))
-    if tuned := chosen_settings(name):
+    print(card.card_text(federation, shutil.get_terminal_size((100, 24)).columns))
+    if tuned := describe_tuned_settings(name):
         print(f"Settings chosen for it on validation samples: {tuned}.")
 
 
 def _state(name: str) -> str:
-    found = [one for sources in SETS[name].needs for one in find(chosen(sources))]
+    found = [one for sources in SETS[name].needs for one in locate(choose_source(sources))]
     if not found:
         return "none needed"
     if all(one.path for one in found):

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from fedplus.cli.settings import JSON
-from fedplus.methods import METHODS, Method, method
+from fedplus.methods import METHODS, Method, lookup_method
 
 NAME = typer.Argument(None, help="One method; without it, all.")
 
@@ -17,7 +17,7 @@ def methods(name: str | None = NAME, as_json: bool = JSON) -> None:
 
     Example: fedplus methods ditto
     """
-    shown = list(METHODS.values()) if name is None else [method(name)]
+    shown = list(METHODS.values()) if name is None else [lookup_method(name)]
     if as_json:
         print(json.dumps([_described(one) for one in shown], indent=2, ensure_ascii=False))
         return

@@ -1,13 +1,13 @@
-"""``fedplus report`` and ``fedplus board``: look at runs."""
+"""``fedplus report``: one HTML file of one run or several."""
 
 import json
 from pathlib import Path
 
 import typer
 
-from fedplus._check import require
+from fedplus.check import require
 from fedplus.cli.settings import JSON
-from fedplus.experiments.folder import REPORT, run_folders
+from fedplus.experiments.run_folder import REPORT, run_folders
 
 RUN = typer.Argument(help="Run folders, or folders of runs.", metavar="RUN...")
 OUT = typer.Option(None, "--out", "-o", help="The file; by default report.html in the RUN.")
@@ -38,23 +38,3 @@ def report(
         print(json.dumps({"report": str(path), "runs": [str(run.path) for run in found]}, indent=2))
     else:
         print(path)
-
-
-def board(
-    folder: Path = typer.Argument(Path("runs"), help="A folder of runs."),  # noqa: B008
-    host: str = typer.Option("127.0.0.1", help="To be seen by other machines; needs --token."),
-    port: int = typer.Option(8421, help="0 takes any that is free.", min=0, max=65535),
-    token: str = typer.Option(
-        None, envvar="FEDPLUS_BOARD_TOKEN", help="What others must know to look."
-    ),
-    open_browser: bool = typer.Option(False, "--open", help="Open it in the browser."),
-) -> None:
-    """A live page over a folder of runs: who is how far, curves side by side, each party's history.
-
-    \b
-    fedplus board
-    fedplus board runs --port 9000 --open
-    """  # noqa: D301
-    from fedplus.board import serve
-
-    serve(folder, host=host, port=port, token=token, open_browser=open_browser)

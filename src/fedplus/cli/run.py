@@ -4,10 +4,10 @@ from pathlib import Path
 
 import typer
 
-from fedplus._check import SettingError, require
-from fedplus.cli.complete import complete_data, complete_method
-from fedplus.cli.settings import JSON, SET, parsed
-from fedplus.cli.studied import OUT, TRACK, Output, again, carried_out
+from fedplus.check import SettingError, require
+from fedplus.cli.completion import complete_data_set, complete_method
+from fedplus.cli.execute import OUT, TRACK, Output, execute, resume_run
+from fedplus.cli.settings import JSON, SET, parse_settings
 
 RESUME = typer.Option(None, metavar="RUN", help="Go on with a run that was stopped or killed.")
 
@@ -16,7 +16,7 @@ def run(
     target: str = typer.Argument(
         None, metavar="[DATASET|FOLDER|FILE.toml]", show_default=False,
         help="A data set by name, a folder with a file a party, or an experiment.",
-        autocompletion=complete_data,
+        autocompletion=complete_data_set,
     ),
     method: str = typer.Option(
         None, "--method", "-m", help="By name: fedplus methods.", autocompletion=complete_method
@@ -57,17 +57,17 @@ def run(
         )
         alone = all(given is None for given in others)
         require(alone, "--resume", "other settings beside it", "given alone, with --track at most")
-        again(resume, track, output)
+        resume_run(resume, track, output)
         return
     if target is None:
         raise SettingError(
             "run must be given a data set, a folder or a TOML file, got none. "
             "E.g. fedplus run digits-robust --method fedgeomed+."
         )
-    chosen = parsed(settings)
+    chosen = parse_settings(settings)
     if rounds is not None:
         chosen["train.rounds"] = rounds
     if not local:
         chosen["reference.local"] = False
     methods = [] if method is None else [method]
-    carried_out(target, methods, chosen, seed, seeds, out, track, output)
+    execute(target, methods, chosen, seed, seeds, out, track, output)

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from fedplus._check import require
+from fedplus.check import require
 
 _KEY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?$")
 
@@ -14,10 +14,10 @@ SET = typer.Option([], "--set", metavar="KEY=VALUE", help="A setting; repeat it 
 JSON = typer.Option(False, "--json", help="One JSON document on standard output.")
 
 
-def parsed(given: list[str]) -> dict[str, Any]:
+def parse_settings(given: list[str]) -> dict[str, Any]:
     """Values as TOML has them (1, 0.5, true, "a", [1, 2]); anything else is a text.
 
-    >>> parsed(["parties=50", "reading=deviation", "train.rounds=20"])
+    >>> parse_settings(["parties=50", "reading=deviation", "train.rounds=20"])
     {'parties': 50, 'reading': 'deviation', 'train.rounds': 20}
     """
     settings: dict[str, Any] = {}

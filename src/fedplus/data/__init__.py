@@ -4,8 +4,8 @@ from fedplus.data import corrupt, partition
 from fedplus.data.federation import Federation
 from fedplus.data.files import DataError
 from fedplus.data.holdout import Splitting
-from fedplus.data.info import Info
 from fedplus.data.load import load
+from fedplus.data.metadata import Metadata
 from fedplus.data.sets import SETS
 from fedplus.data.split import Split
 
@@ -13,7 +13,7 @@ __all__ = [
     "SETS",
     "DataError",
     "Federation",
-    "Info",
+    "Metadata",
     "Split",
     "Splitting",
     "corrupt",

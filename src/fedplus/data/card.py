@@ -12,10 +12,10 @@ MOST_CLASSES = 10_000
 """Whole numbers beyond are no classes."""
 
 
-def figures(federation: Federation) -> dict[str, Any]:
+def statistics(federation: Federation) -> dict[str, Any]:
     """What can be counted, for programs."""
     sizes = sum(split.size for split in _splits(federation).values())
-    held = counts(federation)
+    held = class_counts(federation)
     info = federation.info
     counted: dict[str, Any] = {
         "name": federation.name,
@@ -34,10 +34,10 @@ def figures(federation: Federation) -> dict[str, Any]:
         "summary": info.summary, "source": info.source, "licence": info.licence,
         "differences": info.differences,
     }  # fmt: skip
-    return counted | {name: text for name, text in told.items() if text}
+    return counted | {name: card_text for name, card_text in told.items() if card_text}
 
 
-def counts(federation: Federation) -> Host | None:
+def class_counts(federation: Federation) -> Host | None:
     """(N, C): how many samples of each class each party has; None where labels are no classes."""
     if federation.train.y.dtype.kind not in "iu" or federation.train.y.ndim != 1:
         return None
@@ -50,9 +50,9 @@ def counts(federation: Federation) -> Host | None:
     return cells.reshape(federation.parties, classes)
 
 
-def lines(federation: Federation) -> list[tuple[str, str]]:
+def card_lines(federation: Federation) -> list[tuple[str, str]]:
     """What it says, line by line, for people."""
-    card, info = figures(federation), federation.info
+    card, info = statistics(federation), federation.info
     made = [("parties", f"{card['parties']:,}")]
     parts = ", ".join(f"{n:,} {part}" for part, n in card["samples"].items())
     made.append(("samples", f"{sum(card['samples'].values()):,}: {parts}"))
@@ -73,17 +73,17 @@ def lines(federation: Federation) -> list[tuple[str, str]]:
         made.append(("STAND-IN FOR", info.stand_in_for))
     made += [("source", info.source), ("licence", info.licence), ("the paper", info.differences)]
     made.append(("settings", info.settings))
-    return [(label, text) for label, text in made if text]
+    return [(label, card_text) for label, card_text in made if card_text]
 
 
-def text(federation: Federation, width: int = 100) -> str:
+def card_text(federation: Federation, width: int = 100) -> str:
     """The card as plain text, in lines of at most ``width`` characters."""
     head = f"{federation.name}: {federation.info.summary}".rstrip(": ")
     body = [
         textwrap.fill(
             said, width, initial_indent=f"  {label + ':':<17}", subsequent_indent=" " * 19
         )
-        for label, said in lines(federation)
+        for label, said in card_lines(federation)
     ]
     return "\n".join([textwrap.fill(head, width), *body])
 

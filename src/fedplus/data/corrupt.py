@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedplus._check import require, require_number
 from fedplus._types import Host
+from fedplus.check import require, require_number
 from fedplus.data.federation import Federation
 
 Corruption = Callable[[Host, Host, np.random.Generator], tuple[Host, Host]]
@@ -135,7 +135,7 @@ def _number(federation: Federation, party: int | str) -> int:
 def _require_real(x: Host, name: str) -> None:
     require(
         x.dtype.kind == "f", f"inputs to {name}", f"whole numbers ({x.dtype})", "real numbers",
-        "E.g. federation.mapped(lambda x: x.astype('float32')) first.",
+        "E.g. federation.map_inputs(lambda x: x.astype('float32')) first.",
     )  # fmt: skip
 
 

@@ -9,18 +9,18 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from fedplus._check import SettingError, require
 from fedplus._types import Host
+from fedplus.check import SettingError, require
 from fedplus.data.holdout import (
     PARTITION,
     VALIDATION,
     Divided,
     Splitting,
-    divided,
-    parted,
+    hold_out_rows,
     require_splitting,
+    split_rows,
 )
-from fedplus.data.info import Info
+from fedplus.data.metadata import Metadata
 from fedplus.data.partition import Partitioner
 from fedplus.data.split import Pair, Split
 
@@ -51,7 +51,7 @@ class Federation(NamedTuple):
     validation: Split | None
     names: tuple[str, ...]
     """One a party."""
-    info: Info = Info()
+    info: Metadata = Metadata()
 
     @property
     def parties(self) -> int:
@@ -105,7 +105,7 @@ class Federation(NamedTuple):
                 "given without validation samples, and with two training samples a party at least",
             )  # fmt: skip
             seed = (split.get("seed", 0), VALIDATION)
-            kept, aside = parted(whole.y, rows, share, seed, leave=1)
+            kept, aside = hold_out_rows(whole.y, rows, share, seed, leave=1)
             held = Split.taken(whole.x, whole.y, list(aside.values()))
             whole = Split.taken(whole.x, whole.y, list(kept.values()))
         return cls(split.get("name", "federation"), whole, Split.of(test), held, names)
@@ -128,7 +128,7 @@ class Federation(NamedTuple):
         _require_pairs([(x, y)], "data", ["the whole"])
         rng = np.random.default_rng((split.get("seed", 0), PARTITION))
         rows = _checked(how(y, rng) if callable(how) else how, len(y))
-        return of_rows(x, y, divided(y, rows, split), split)
+        return gather_rows(x, y, split_rows(y, rows, split), split)
 
     @classmethod
     def from_frame(
@@ -147,9 +147,9 @@ class Federation(NamedTuple):
             missing: "mean": a missing input becomes the mean of the training samples' ones.
             **split: See ``Splitting``.
         """
-        from fedplus.data.tables import federation_of_frame
+        from fedplus.data.tables import federation_from_frame
 
-        return federation_of_frame(frame, party, target, task, missing, split)
+        return federation_from_frame(frame, party, target, task, missing, split)
 
     @classmethod
     def from_folder(
@@ -168,9 +168,9 @@ class Federation(NamedTuple):
             missing: As in ``from_frame``.
             **split: See ``Splitting``.
         """
-        from fedplus.data.folders import federation_of_folder
+        from fedplus.data.folders import federation_from_folder
 
-        return federation_of_folder(path, target, task, missing, split)
+        return federation_from_folder(path, target, task, missing, split)
 
     @classmethod
     def from_hf(
@@ -188,9 +188,9 @@ class Federation(NamedTuple):
             task: As in ``from_frame``; without meaning where the data set names its classes.
             **split: See ``Splitting``.
         """
-        from fedplus.data.hugging_face import federation_of_dataset
+        from fedplus.data.hugging_face import federation_from_dataset
 
-        return federation_of_dataset(dataset, partition_by, x, y, task, split)
+        return federation_from_dataset(dataset, partition_by, x, y, task, split)
 
     def first(self, parties: int) -> "Federation":
         """The first so many parties, with all that they hold.
@@ -210,15 +210,15 @@ class Federation(NamedTuple):
         info = dataclasses.replace(self.info, outliers=outliers)
         return self._replace(train=train, test=test, validation=validation, names=names, info=info)
 
-    def standardised(self) -> "Federation":
+    def standardise(self) -> "Federation":
         """Inputs less their mean, over their standard deviation, both of all training samples."""
         x = self.train.x
         mean, spread = x.mean(0, dtype=float), x.std(0, dtype=float)
         constant = spread <= 1e-6 * np.maximum(np.abs(mean), np.finfo(np.float32).tiny)
         spread = np.where(constant, 1, spread)
-        return self.mapped(lambda x: ((x - mean) / spread).astype(np.float32))
+        return self.map_inputs(lambda x: ((x - mean) / spread).astype(np.float32))
 
-    def mapped(self, function: Any) -> "Federation":
+    def map_inputs(self, function: Any) -> "Federation":
         """The same function of the inputs of every split."""
 
         def changed(split: Split) -> Split:
@@ -231,7 +231,7 @@ class Federation(NamedTuple):
         )
 
 
-def of_rows(x: Host, y: Host, parts: Divided, split: Splitting) -> Federation:
+def gather_rows(x: Host, y: Host, parts: Divided, split: Splitting) -> Federation:
     """Each party's rows for training, testing and validation, gathered."""
     train, test, held = (
         None if part is None else Split.taken(x, y, list(part.values())) for part in parts

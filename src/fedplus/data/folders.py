@@ -6,22 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._check import SettingError, require
 from fedplus._types import Host
+from fedplus.check import SettingError, require
 from fedplus.data.federation import Federation, Missing, Task
-from fedplus.data.files.file import DAMAGED, DataError
-from fedplus.data.files.formats import columns, csv_rows, npz
+from fedplus.data.files.formats import columns_by_name, read_csv_rows, read_npz
 from fedplus.data.files.limits import Budget
+from fedplus.data.files.source import DAMAGED, DataError
 from fedplus.data.holdout import Splitting
-from fedplus.data.info import Info
-from fedplus.data.tables import GAPS, Table, federation_of_table, labels
+from fedplus.data.metadata import Metadata
+from fedplus.data.tables import GAPS, Table, encode_labels, federation_from_columns
 
 VALUE = 40
 """Bytes that a value of a Parquet file takes until it is a number among others."""
 KINDS = (".csv", ".csv.gz", ".parquet", ".npz")
 
 
-def federation_of_folder(
+def federation_from_folder(
     path: str | os.PathLike[str], target: str, task: Task | None, missing: Missing,
     split: Splitting,
 ) -> Federation:  # fmt: skip
@@ -43,14 +43,14 @@ def federation_of_folder(
     if kinds == [".npz"]:
         pairs, classes = _labelled([_pair(f, budget) for f in files], task)
         made = Federation.from_arrays(pairs, names=names, **split)
-        return made._replace(info=Info(classes=classes))
+        return made._replace(info=Metadata(classes=classes))
     read = _from_parquet if kinds == [".parquet"] else _from_csv
     tables = {f: read(f, budget) for f in files}
     whole = _joined(tables, target)
     ends = np.cumsum([len(table[target]) for table in tables.values()])
     rows = np.split(np.arange(ends[-1]), ends[:-1])
     parties = dict(zip(names, rows, strict=True))
-    return federation_of_table(whole, parties, target, task, missing, split)
+    return federation_from_columns(whole, parties, target, task, missing, split)
 
 
 def _kind(path: Path) -> str:
@@ -67,14 +67,14 @@ def _labelled(
     if joined.dtype.kind == "f" and task is None:
         return pairs, ()
     require(bool(np.isfinite(joined).all()), "y", "NaN or Inf", "finite numbers")
-    y, classes = labels(joined, "y", task)
+    y, classes = encode_labels(joined, "y", task)
     ends = np.cumsum([len(mine) for _, mine in pairs])[:-1]
     return [(x, mine) for (x, _), mine in zip(pairs, np.split(y, ends), strict=True)], classes
 
 
 def _pair(path: Path, budget: Budget) -> tuple[Host, Host]:
     try:
-        arrays = npz(path, budget)
+        arrays = read_npz(path, budget)
     except DataError:
         raise
     except DAMAGED as error:
@@ -87,7 +87,7 @@ def _pair(path: Path, budget: Budget) -> tuple[Host, Host]:
 def _from_csv(path: Path, budget: Budget) -> Table:
     """Columns of texts: what they are is told once all parties' are there."""
     try:
-        table = columns(csv_rows(path, budget=budget))
+        table = columns_by_name(read_csv_rows(path, budget=budget))
     except DataError:
         raise
     except DAMAGED as error:

@@ -6,8 +6,8 @@ from typing import Literal, TypedDict
 
 import numpy as np
 
-from fedplus._check import require, require_number, require_whole
 from fedplus._types import Host
+from fedplus.check import require, require_integer, require_number
 
 
 class Splitting(TypedDict, total=False):
@@ -48,36 +48,36 @@ def require_splitting(how: Splitting) -> None:
             value = how.get(name)
             require_number(value, name, above=0 if least is None else None, least=least)
             require(float(str(value)) < 1, name, value, "below 1", "Or give the samples yourself.")
-    require_whole("seed", how.get("seed", 0), 0)
-    require_whole("least", how.get("least", LEAST), 0)
+    require_integer("seed", how.get("seed", 0), 0)
+    require_integer("least", how.get("least", LEAST), 0)
     small = how.get("small", "refuse")
     require(small in WAYS, "small", repr(small), f"one of {', '.join(WAYS)}")
 
 
-def divided(y: Host, rows: Mapping[str, Host], how: Splitting) -> Divided:
+def split_rows(y: Host, rows: Mapping[str, Host], how: Splitting) -> Divided:
     """Each party's rows for training, testing and (if asked for) validation."""
     share, held = how.get("test_share", 0.2), how.get("validation_share", 0.0)
     rows = _large_enough(rows, max(how.get("least", LEAST), LEAST), how.get("small", "refuse"))
     seed = how.get("seed", 0)
-    train, test = parted(y, rows, share, (seed, TEST), leave=2)
+    train, test = hold_out_rows(y, rows, share, (seed, TEST), leave=2)
     if not held:
         return train, test, None
-    train, validation = parted(y, train, held, (seed, VALIDATION), leave=1)
+    train, validation = hold_out_rows(y, train, held, (seed, VALIDATION), leave=1)
     return train, test, validation
 
 
-def parted(
+def hold_out_rows(
     y: Host, rows: Mapping[str, Host], share: float, seed: tuple[int, int], leave: int
 ) -> tuple[dict[str, Host], dict[str, Host]]:
     """Each party's rows that are kept, and those set aside: by its name, whoever else there is."""
     kept, aside = {}, {}
     for who, mine in rows.items():
         rng = np.random.default_rng((*seed, zlib.crc32(who.encode())))
-        kept[who], aside[who] = set_aside(mine, y, share, rng, leave)
+        kept[who], aside[who] = stratified_sample(mine, y, share, rng, leave)
     return kept, aside
 
 
-def set_aside(
+def stratified_sample(
     rows: Host, y: Host, share: float, rng: np.random.Generator, leave: int = 1
 ) -> tuple[Host, Host]:
     """(kept, set aside): a random share, of every class its part to within one sample.

@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._check import SettingError, require
 from fedplus._types import Host
+from fedplus.check import SettingError, require
 from fedplus.data.federation import Federation, Task
 from fedplus.data.holdout import Splitting
-from fedplus.data.info import Info
+from fedplus.data.metadata import Metadata
 from fedplus.data.partition import by_column
-from fedplus.data.tables import labels
+from fedplus.data.tables import encode_labels
 
 
-def federation_of_dataset(
+def federation_from_dataset(
     dataset: Any, partition_by: Any, x: str | Sequence[str] | None, y: str, task: Task | None,
     split: Splitting,
 ) -> Federation:  # fmt: skip
@@ -35,13 +35,13 @@ def federation_of_dataset(
     named = getattr(dataset.features.get(y), "names", None)
     codes, classes = _array(dataset, y), tuple(named or ())
     if not named:
-        codes, classes = labels(codes, y, task)
+        codes, classes = encode_labels(codes, y, task)
     if isinstance(partition_by, str):
         rows = by_column(_array(dataset, partition_by))(codes, np.random.default_rng(0))
     else:
         rows = _flower_rows(dataset, partition_by)
     made = Federation.from_partition(stacked, codes, rows, **split)
-    return made._replace(info=Info(classes=classes))
+    return made._replace(info=Metadata(classes=classes))
 
 
 def _flower_rows(dataset: Any, partitioner: Any) -> dict[str, Host]:

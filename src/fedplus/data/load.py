@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from fedplus._check import known
+from fedplus.check import lookup
 from fedplus.data.federation import Federation
 from fedplus.data.sets import SETS, DataSet
 
 
-def named(name: str) -> DataSet:
+def data_set(name: str) -> DataSet:
     """The data set of that name; a wrong one gets a suggestion."""
-    return known(name, SETS, "data set")
+    return lookup(name, SETS, "data set")
 
 
 def load(name: str, *, seed: int = 0, **settings: Any) -> Federation:
@@ -24,4 +24,4 @@ def load(name: str, *, seed: int = 0, **settings: Any) -> Federation:
     >>> federation.parties, federation.info.outliers
     (20, ('18', '19'))
     """
-    return named(name).load(seed, **settings)
+    return data_set(name).load(seed, **settings)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from fedplus._check import require, require_number
 from fedplus._types import Host
+from fedplus.check import require, require_number
 
 Partitioner = Callable[[Host, np.random.Generator], dict[str, Host]]
 """(labels, random numbers) ↦ each party's rows, by its name."""
@@ -47,7 +47,7 @@ def dirichlet(parties: int, alpha: float, least: int = 10) -> Partitioner:
             shares = rng.dirichlet(np.full(parties, alpha), size=len(classes))
             wanted = np.stack([_whole(n, s) for n, s in zip(counts, shares, strict=True)], 1)
             if wanted.sum(1).min() >= least:
-                return drawn(y, wanted, rng)
+                return draw_rows(y, wanted, rng)
         require(
             False, "dirichlet", f"alpha = {alpha:g} for {parties} parties of {least} samples",
             f"settings under which one of {TRIES} draws gives every party that many",
@@ -74,7 +74,7 @@ def shards(parties: int, classes: int = 2, *, uneven: float = 0.0, least: int = 
         known, counts = np.unique(y, return_counts=True)
         require(1 <= classes <= len(known), "classes", classes, f"from 1 to {len(known)}")
         require_parties(parties, len(y), least * classes)
-        holds = holders(parties, classes, len(known))
+        holds = class_holders(parties, classes, len(known))
         weights = np.exp(uneven * rng.standard_normal(holds.shape)) * holds
         wanted = np.zeros(holds.shape, dtype=np.int64)
         for c, n in enumerate(counts):
@@ -85,7 +85,7 @@ def shards(parties: int, classes: int = 2, *, uneven: float = 0.0, least: int = 
             )  # fmt: skip
             if takers:
                 wanted[:, c] = least * holds[:, c] + _whole(n - takers * least, weights[:, c])
-        return drawn(y, wanted, rng)
+        return draw_rows(y, wanted, rng)
 
     return rows
 
@@ -128,7 +128,7 @@ def by_column(values: npt.ArrayLike) -> Partitioner:
     return rows
 
 
-def holders(parties: int, classes: int, known: int) -> Host:
+def class_holders(parties: int, classes: int, known: int) -> Host:
     """(N, C): which party holds which class, ``classes`` each, going round; all, if they can."""
     few = parties * classes < known
     step = classes if few else max(known / parties, 1)
@@ -138,7 +138,7 @@ def holders(parties: int, classes: int, known: int) -> Host:
     return held
 
 
-def drawn(y: Host, wanted: Host, rng: np.random.Generator) -> dict[str, Host]:
+def draw_rows(y: Host, wanted: Host, rng: np.random.Generator) -> dict[str, Host]:
     """Disjoint random rows: ``wanted[k, c]`` of the c-th class for party k."""
     parts: list[list[Host]] = [[] for _ in wanted]
     for c, label in enumerate(np.unique(y)):

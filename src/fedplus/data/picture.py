@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._check import SettingError, require
 from fedplus._types import Host
-from fedplus._write import SHARED, write_atomically
-from fedplus.data.card import counts
+from fedplus.check import SettingError, require
+from fedplus.data.card import class_counts
 from fedplus.data.federation import Federation
+from fedplus.files import SHARED, write_atomically
 
 INK, BLUE, RED = "#24292f", "#2f6fb5", "#c8553d"
 
 
-def draw(federation: Federation, path: Path) -> Path:
+def draw_federation(federation: Federation, path: Path) -> Path:
     """Save the picture; its kind (PNG, SVG, PDF) is that of the name.
 
     Args:
@@ -70,7 +70,7 @@ def _sizes(panel: Any, federation: Federation) -> None:
 
 def _classes(panel: Any, federation: Federation) -> None:
     """Share of each class at each party; for numbers to predict, their range at each party."""
-    held = counts(federation)
+    held = class_counts(federation)
     if held is None:
         return _ranges(panel, federation)
     if len(held) > 60:

@@ -57,7 +57,7 @@ class Split(NamedTuple):
         return np.repeat(np.arange(len(self.size)), self.size)
 
 
-def on_device(array: Host) -> jax.Array:
+def put_on_device(array: Host) -> jax.Array:
     """For JAX to compute with; on a CPU without a copy where the memory allows it.
 
     Always committed to the device, or never: of two runs on data of the same shape the second would

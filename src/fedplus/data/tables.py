@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._check import SettingError, require
 from fedplus._types import Host
-from fedplus.data.federation import Federation, Missing, Task, of_rows
-from fedplus.data.holdout import Splitting, divided, require_splitting
-from fedplus.data.info import Info
+from fedplus.check import SettingError, require
+from fedplus.data.federation import Federation, Missing, Task, gather_rows
+from fedplus.data.holdout import Splitting, require_splitting, split_rows
+from fedplus.data.metadata import Metadata
 from fedplus.data.partition import by_column
 
 MOST_CLASSES = 20
@@ -38,7 +38,7 @@ class UnclearTaskError(SettingError):
         return f"it has {self.different:,} different whole numbers (more than {MOST_CLASSES})"
 
 
-def federation_of_frame(
+def federation_from_frame(
     frame: Any, party: str, target: str, task: Task | None, missing: Missing,
     split: Splitting,
 ) -> Federation:  # fmt: skip
@@ -58,36 +58,36 @@ def federation_of_frame(
     gaps = int(_missing(whose).sum())
     require(gaps == 0, f"party {party!r}", f"{gaps} rows without one", "there in every row")
     rows = by_column(_texts(whose))(whose, np.random.default_rng(0))
-    return federation_of_table(table, rows, target, task, missing, split)
+    return federation_from_columns(table, rows, target, task, missing, split)
 
 
-def federation_of_table(
+def federation_from_columns(
     table: Table, rows: Mapping[str, Host], target: str, task: Task | None,
     missing: Missing, split: Splitting,
 ) -> Federation:  # fmt: skip
     """Columns to inputs and labels, and each party's rows to its samples."""
     require_splitting(split)
-    y, classes = labels(table[target], target, task)
+    y, classes = encode_labels(table[target], target, task)
     inputs = {name: column for name, column in table.items() if name != target}
     require(bool(inputs), "the table", f"only {target!r}", f"columns beside {target!r} as inputs")
     x = np.stack([_input(name, column, missing) for name, column in inputs.items()], axis=1)
-    made = federation_with_gaps(x, y, rows, split)
-    return made._replace(info=Info(classes=classes))
+    made = federation_with_missing_values(x, y, rows, split)
+    return made._replace(info=Metadata(classes=classes))
 
 
-def federation_with_gaps(
+def federation_with_missing_values(
     x: Host, y: Host, rows: Mapping[str, Host], split: Splitting
 ) -> Federation:
     """Gaps (NaN) become the mean of the training samples' numbers in that column."""
-    parts = divided(y, rows, split)
+    parts = split_rows(y, rows, split)
     learned = x[np.concatenate(list(parts[0].values()))]
     there = np.isfinite(learned)
     mean = np.where(there, learned, 0).sum(0) / np.maximum(there.sum(0), 1)
     filled = np.where(np.isnan(x), mean, x).astype(np.float32)
-    return of_rows(filled, y, parts, split)
+    return gather_rows(filled, y, parts, split)
 
 
-def labels(column: Host, name: str, task: Task | None) -> tuple[Host, tuple[str, ...]]:
+def encode_labels(column: Host, name: str, task: Task | None) -> tuple[Host, tuple[str, ...]]:
     """Turn a target column into numbers or into classes.
 
     Args:

@@ -9,13 +9,13 @@ import jax
 import numpy as np
 
 from fedplus import aggregation, data, models, psi
-from fedplus._check import known, require
 from fedplus.algorithm import AbstractAlgorithm
+from fedplus.check import lookup, require
 from fedplus.data.federation import Federation
 from fedplus.data.holdout import Splitting
-from fedplus.experiments.source import Source
 from fedplus.experiments.spec import Data, Fault, Method, Model, Spec
-from fedplus.methods import method
+from fedplus.experiments.toml_source import TomlSource
+from fedplus.methods import lookup_method
 from fedplus.models import ravel
 from fedplus.simulation import Stragglers, faults
 
@@ -55,7 +55,7 @@ OF_FILES = {"target", "task", "missing", *Splitting.__annotations__} - {"seed"}
 """What can be set of a folder of files."""
 
 
-def federation_of(spec: Data, source: Source) -> Federation:
+def build_federation(spec: Data, source: TomlSource) -> Federation:
     """The data, loaded."""
     with source.at("data"):
         require(
@@ -68,7 +68,7 @@ def federation_of(spec: Data, source: Source) -> Federation:
         else:
             made = _from_folder(spec)
         made = made if spec.first is None else made.first(spec.first)
-        made = made.standardised() if spec.standardise else made
+        made = made.standardise() if spec.standardise else made
         judged = getattr(made, spec.judged_on)
         require(
             judged is not None, "judged_on", spec.judged_on, "samples that there are",
@@ -85,10 +85,10 @@ def _from_folder(spec: Data) -> Federation:
     return Federation.from_folder(spec.folder, seed=spec.seed or 0, **settings)
 
 
-def model_of(spec: Model, federation: Federation, source: Source) -> models.Model:
+def build_model(spec: Model, federation: Federation, source: TomlSource) -> models.Model:
     """The model, shaped by the data."""
     x, y, info = federation.train.x, federation.train.y, federation.info
-    name = natural(federation) if spec.name == "auto" else spec.name
+    name = default_model(federation) if spec.name == "auto" else spec.name
     with source.at("model"):
         make, allowed = MODELS[name]
         for setting in spec.settings:
@@ -129,7 +129,7 @@ def _sequence(federation: Federation) -> dict[str, Any]:
     return {"tokens": shape[0], "features": shape[1]}
 
 
-def natural(federation: Federation) -> str:
+def default_model(federation: Federation) -> str:
     """The model that goes with the data where nobody says: "linear", "logistic" or "lstm"."""
     if federation.info.embedding is not None:
         return "lstm"
@@ -143,12 +143,12 @@ def _classes(federation: Federation) -> int:
     return max(2, int(max(y.max(), federation.test.y.max())) + 1)
 
 
-def method_of(
-    spec: Method, model: models.Model, source: Source, number: int = 0
+def build_method(
+    spec: Method, model: models.Model, source: TomlSource, number: int = 0
 ) -> AbstractAlgorithm[Any]:
     """The method with its settings."""
     with source.at("methods", number):
-        chosen = method(spec.name)
+        chosen = lookup_method(spec.name)
         given = {
             name: _setting(name, value, chosen.settings.get(name))
             for name, value in spec.settings.items()
@@ -179,7 +179,7 @@ def _named(value: Any, key: str, among: Mapping[str, Callable[..., Any]], what: 
     """One of several things by name, made with the settings beside the name."""
     ok = isinstance(value, Mapping) and isinstance(value.get(key), str)
     require(ok, what, repr(value), f'{{ {key} = "{next(iter(among))}" }}, with its settings beside')
-    make = known(value[key], among, f"{what}'s {key}")
+    make = lookup(value[key], among, f"{what}'s {key}")
     return _made(make, {k: v for k, v in value.items() if k != key}, value[key])
 
 
@@ -196,7 +196,7 @@ def _listed(names: Any) -> str:
     return f"of: {', '.join(names)}" if names else "none"
 
 
-def arguments_of(spec: Spec, source: Source) -> dict[str, Any]:
+def simulate_arguments(spec: Spec, source: TomlSource) -> dict[str, Any]:
     """What ``simulate`` takes beside method, data and model."""
     train = spec.train.model_dump(exclude_none=True, exclude={"faults", "stragglers"})
     if spec.train.stragglers is not None:
@@ -207,5 +207,5 @@ def arguments_of(spec: Spec, source: Source) -> dict[str, Any]:
 
 
 def _fault(spec: Fault) -> faults.Fault:
-    attack = known(spec.attack, ATTACKS, "attack")
+    attack = lookup(spec.attack, ATTACKS, "attack")
     return faults.Fault(tuple(spec.parties), _made(attack, spec.settings, spec.attack))

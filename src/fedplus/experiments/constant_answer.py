@@ -8,7 +8,7 @@ NAMES = {
 """The constant answer, by the name of the score."""
 
 
-def below_constant(
+def warn_below_constant_answer(
     score_name: str, better: str, mean: float, constant: float, standardised: bool
 ) -> str:
     """Warn of a run that ends no better than the constant answer.
@@ -30,7 +30,7 @@ def below_constant(
     advice = (
         "Try another eta or more rounds."
         if standardised
-        else "Standardise the inputs (--set standardise=true, or federation.standardised() in Python), "
+        else "Standardise the inputs (--set standardise=true, or federation.standardise() in Python), "
         "or try another eta or more rounds."
     )
     how = "below" if better == "higher" else "worse than"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fedplus.data import SETS
 from fedplus.experiments.spec import Method, Spec, Train
-from fedplus.methods import METHODS, method
+from fedplus.methods import METHODS, lookup_method
 
 PULL = 0.01
 """ησ, so that κ = 1/(1 + ησ) = 0.99, well inside the range that the paper recommends."""
@@ -64,15 +64,15 @@ USUAL = ("fedavg", "fedprox", "rfa", "comed", "fedavg+", "fedgeomed+", "fedcomed
 """What ``fedplus compare`` compares, beside local training."""
 
 
-def training(data: str | None) -> Training:
+def default_training(data: str | None) -> Training:
     """For a data set by name; for one of the user's own, what is usual."""
     return TRAINING.get(data or "", ANY)
 
 
-def settings_of(name: str, eta: float, data: str | None = None) -> dict[str, Any]:
+def required_settings(name: str, eta: float, data: str | None = None) -> dict[str, Any]:
     """Return the settings of a method that have no default in Python; ``presets`` has the others."""
     sigma = PULL / eta
-    radius = method("fedgeomed+").settings["delta"]
+    radius = lookup_method("fedgeomed+").settings["delta"]
     usual: dict[str, dict[str, Any]] = {
         "fedprox": {"eta": eta, "sigma": sigma},
         "fedavg+": {"eta": eta, "sigma": sigma},
@@ -91,7 +91,7 @@ def settings_of(name: str, eta: float, data: str | None = None) -> dict[str, Any
     return found | CHOSEN.get(data or "", {}).get(name, {})
 
 
-def chosen_settings(data: str | None, methods: Sequence[Method] | None = None) -> str:
+def describe_tuned_settings(data: str | None, methods: Sequence[Method] | None = None) -> str:
     """Say which settings were chosen for this data set, e.g. "FedCoMed+: sigma = 5".
 
     Args:
@@ -116,9 +116,9 @@ def chosen_settings(data: str | None, methods: Sequence[Method] | None = None) -
     )
 
 
-def filled(spec: Spec) -> Spec:
+def fill_defaults(spec: Spec) -> Spec:
     """The specification with every default in it; names that nobody knows are left to ``build``."""
-    usual = training(spec.data.name)
+    usual = default_training(spec.data.name)
     train = spec.train.model_dump(exclude_none=True)
     effort = (
         {} if {"steps", "epochs"} & set(train) else {"steps": usual.steps, "epochs": usual.epochs}
@@ -145,14 +145,14 @@ def _filled(one: Method, eta: float, data: str | None) -> Method:
         return one
     own = {
         name: list(default) if isinstance(default, tuple) else default
-        for name, default in method(one.name).settings.items()
+        for name, default in lookup_method(one.name).settings.items()
         if isinstance(default, (bool, int, float, str, tuple))
     }
     label = one.label or LABELS[one.name]
     return Method.model_validate(
         {
             **own,
-            **settings_of(one.name, _rate(one, eta), data),
+            **required_settings(one.name, _rate(one, eta), data),
             **one.settings,
             "name": one.name,
             "label": label,

@@ -15,7 +15,7 @@ PACKAGES = ("fedplus", "jax", "jaxlib", "numpy", "optax", "scikit-learn")
 
 
 @functools.cache
-def environment() -> dict[str, Any]:
+def describe_environment() -> dict[str, Any]:
     """For ``env.json``."""
     device = jax.devices()[0]
     return {

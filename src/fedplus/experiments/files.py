@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedplus._check import SettingError
-from fedplus._write import write_atomically
-from fedplus.experiments.folder import parsed
+from fedplus.check import SettingError
+from fedplus.experiments.run_folder import parse_lines
+from fedplus.files import write_atomically
 
 
-def append_line(path: Path, line: Mapping[str, Any]) -> None:
+def append_round(path: Path, line: Mapping[str, Any]) -> None:
     """To ``rounds.jsonl``: all of the line, or nothing."""
     size = path.stat().st_size
     try:
@@ -25,14 +25,14 @@ def append_line(path: Path, line: Mapping[str, Any]) -> None:
         raise
 
 
-def keep_lines(path: Path, done: int) -> list[dict[str, Any]]:
+def truncate_rounds(path: Path, done: int) -> list[dict[str, Any]]:
     """Keep the lines of ``rounds.jsonl`` that a checkpoint of so many rounds vouches for.
 
     None if they are damaged: all that were lost are written again.
     """
     try:
         content = path.read_bytes()
-        lines = parsed(content, path)[0]
+        lines = parse_lines(content, path)[0]
     except (FileNotFoundError, SettingError):
         content, lines = b"", []
     if not all(isinstance(line, dict) and isinstance(line.get("round"), int) for line in lines):
@@ -48,6 +48,6 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False).encode())
 
 
-def now() -> str:
+def timestamp() -> str:
     """The time, for ``status.json``."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from fedplus._check import SettingError
+from fedplus.check import SettingError
 
 try:
     import fcntl
@@ -15,7 +15,7 @@ except ImportError:  # Windows: there nobody is kept out.
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Hold the folder; refused while another process does. A killed process holds nothing."""
     try:
         descriptor = _locked(folder)

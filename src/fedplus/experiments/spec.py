@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import AfterValidator, ConfigDict, Field
 
-from fedplus._check import SettingError, meant
-from fedplus.experiments.source import Source
+from fedplus.check import SettingError, suggestion
+from fedplus.experiments.toml_source import TomlSource
 
 Whole = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -137,7 +137,7 @@ class Spec(_Table):
         return self.model_copy(update={"methods": chosen, "seeds": [seed], "data": data})
 
 
-def checked(content: dict[str, Any], source: Source) -> Spec:
+def parse_spec(content: dict[str, Any], source: TomlSource) -> Spec:
     """A specification from TOML's tables.
 
     Raises:
@@ -164,13 +164,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _told(error: Any, source: Source) -> str:
+def _told(error: Any, source: TomlSource) -> str:
     place = tuple(part for part in error["loc"] if not _is_branch(part))
     name = ".".join(map(str, place)) or "the specification"
     where, kind, got = source.where(place), error["type"], error["input"]
     if kind == "extra_forbidden":
         allowed = sorted(_fields_at(place[:-1]))
-        hint = meant(str(place[-1]), allowed)
+        hint = suggestion(str(place[-1]), allowed)
         return f"{where}{name} is not known, allowed are: {', '.join(allowed)}. {hint}".rstrip()
     if kind == "missing":
         return f"{where}{name} is missing. {_EXAMPLES.get(str(place[-1]), 'Give it.')}"

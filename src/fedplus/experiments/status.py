@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedplus.experiments.files import now, write_json
-from fedplus.experiments.folder import FORMAT, STATUS
+from fedplus.experiments.files import timestamp, write_json
+from fedplus.experiments.run_folder import FORMAT, STATUS
 
 
 class Status:
@@ -21,14 +21,19 @@ class Status:
         self._told: dict[str, Any] = {
             "format": FORMAT, "state": "running", **about,
             "mean": None, "worst": None, "global_mean": None,
-            "started": now(), "updated": now(), "seconds": 0.0,
+            "started": timestamp(), "updated": timestamp(), "seconds": 0.0,
             "pid": os.getpid(), "host": platform.node(), "message": "",
         }  # fmt: skip
 
     def tell(self, state: str, message: str = "") -> None:
         """Replace the file."""
         seconds = round(time.monotonic() - self._begun, 3)
-        self._told |= {"state": state, "message": message, "updated": now(), "seconds": seconds}
+        self._told |= {
+            "state": state,
+            "message": message,
+            "updated": timestamp(),
+            "seconds": seconds,
+        }
         write_json(self._path, self._told)
 
     def evaluated(self, line: Mapping[str, Any], **more: Any) -> None:

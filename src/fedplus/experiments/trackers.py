@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedplus._check import SettingError, known
-from fedplus._write import write_atomically
+from fedplus.check import SettingError, lookup
 from fedplus.experiments.spec import Spec
+from fedplus.files import write_atomically
 
 GROUP = "fedplus.trackers"
 FEW = 100
@@ -35,7 +35,7 @@ class Tracker(Protocol):
         """The run has ended: "finished" or "failed"."""
 
 
-def scalars(line: dict[str, Any]) -> dict[str, float]:
+def line_scalars(line: dict[str, Any]) -> dict[str, float]:
     """The numbers of a line that are worth a curve."""
     found: dict[str, float | None] = {
         f"{which}/{name}": value
@@ -64,7 +64,7 @@ class TensorBoard:
 
     def observe(self, line: dict[str, Any]) -> None:
         """Write a point on every curve."""
-        for name, value in scalars(line).items():
+        for name, value in line_scalars(line).items():
             self._writer.add_scalar(name, value, line["round"])
         self._writer.flush()
 
@@ -107,7 +107,9 @@ class MLflow:
         if line["round"] <= self._last:
             return
         now = int(time.time() * 1000)
-        points = [Metric(name, value, now, line["round"]) for name, value in scalars(line).items()]
+        points = [
+            Metric(name, value, now, line["round"]) for name, value in line_scalars(line).items()
+        ]
         self._client.log_batch(self._run, metrics=points)
 
     def finish(self, state: str) -> None:
@@ -121,13 +123,13 @@ TRACKERS: dict[str, Callable[[Path, Spec], Tracker]] = {
 }
 
 
-def tracker(name: str) -> Callable[[Path, Spec], Tracker]:
+def make_tracker(name: str) -> Callable[[Path, Spec], Tracker]:
     """The tracker of that name, ours or of another package."""
     others = {point.name: point for point in importlib.metadata.entry_points(group=GROUP)}
     if name not in TRACKERS and name in others:
         loaded: Callable[[Path, Spec], Tracker] = others[name].load()
         return loaded
-    ours = known(name, TRACKERS, "tracker")
+    ours = lookup(name, TRACKERS, "tracker")
     if importlib.util.find_spec(name) is None:
         raise SettingError(
             f"--track {name} needs the package {name}, which is not installed. "
@@ -137,9 +139,9 @@ def tracker(name: str) -> Callable[[Path, Spec], Tracker]:
 
 
 @contextlib.contextmanager
-def tracking(names: Sequence[str], folder: Path, spec: Spec) -> Iterator[list[Tracker]]:
+def track(names: Sequence[str], folder: Path, spec: Spec) -> Iterator[list[Tracker]]:
     """The trackers of a run, told in the end how it went."""
-    following = [tracker(name)(folder, spec) for name in names]
+    following = [make_tracker(name)(folder, spec) for name in names]
     state = "failed"
     try:
         yield following

@@ -3,14 +3,17 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fedplus.flower.kept import state_folder
 from fedplus.flower.party import Party
+from fedplus.flower.restore import state_folder
 
 if TYPE_CHECKING:
-    from fedplus.flower.grid import InProcessGrid
+    from fedplus.flower.in_process_grid import InProcessGrid
     from fedplus.flower.strategy import FedPlus
 else:
-    SERVERS = {"FedPlus": "fedplus.flower.strategy", "InProcessGrid": "fedplus.flower.grid"}
+    SERVERS = {
+        "FedPlus": "fedplus.flower.strategy",
+        "InProcessGrid": "fedplus.flower.in_process_grid",
+    }
 
     def __getattr__(name: str) -> Any:
         """What the server needs, and with it JAX: a party does without."""

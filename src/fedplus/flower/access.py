@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from fedplus._check import require
+from fedplus.check import require
 
 FLEET = "/v1/fleet/"
 TCP, TCP6 = Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6")

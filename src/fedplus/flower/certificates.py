@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedplus._check import require, require_whole
-from fedplus._write import SHARED, write_atomically
+from fedplus.check import require, require_integer
+from fedplus.files import SHARED, write_atomically
 
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
 SECRET = 0o600
@@ -48,7 +48,7 @@ def write_certificates(folder: Path, hosts: Sequence[str], days: int = 90) -> No
             positive whole number.
     """
     require(len(hosts) > 0, "hosts", "none", "the server's names or addresses")
-    require_whole("days", days)
+    require_integer("days", days)
     names = [_general_name(host) for host in hosts]
     folder.mkdir(parents=True, exist_ok=True)
     authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
@@ -81,10 +81,10 @@ def write_key(path: Path) -> None:
     public = key.public_key().public_bytes(
         serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
-    write_atomically(public_of(path), public, SHARED)
+    write_atomically(public_key_path(path), public, SHARED)
 
 
-def public_of(path: Path) -> Path:
+def public_key_path(path: Path) -> Path:
     """Where the public part of a party's key is."""
     return path.with_name(f"{path.name}.pub")
 

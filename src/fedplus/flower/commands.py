@@ -14,7 +14,7 @@ import flwr
 from flwr.common import log
 from flwr.common.constant import FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_GRPC_FLEET_API
 
-from fedplus._check import SettingError, require
+from fedplus.check import SettingError, require
 from fedplus.flower.access import restrict_to_owner
 
 CHECKED = ("1.41", "1.42")

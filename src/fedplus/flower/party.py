@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 
-from fedplus._check import require, require_number, require_whole
-from fedplus._checkpoint import Checkpoint, round_of, save, saved_in
+from fedplus._checkpoint import Checkpoint, checkpoints_in, round_of_file, save
 from fedplus._types import Host
-from fedplus._write import make_folder
+from fedplus.check import require, require_integer, require_number
 from fedplus.experiments.lock import PartyLock
-from fedplus.flower.kept import last_good, state_folder
+from fedplus.files import make_folder
+from fedplus.flower.local_rule import rule_from_message, rule_from_method
 from fedplus.flower.records import (
     ARRAYS,
     CONFIG,
@@ -26,11 +26,11 @@ from fedplus.flower.records import (
     SECRET,
     Shapes,
     from_record,
-    identity_of,
-    short,
+    hash_secret,
+    short_identity,
     to_record,
 )  # fmt: skip
-from fedplus.flower.rule import of_method, of_server
+from fedplus.flower.restore import latest_intact_checkpoint, state_folder
 
 OWN, EXTRA = "w", "extra/"
 
@@ -88,7 +88,11 @@ class Party:
         self.received = received
         """w̃ by name."""
         w_global = self._shapes.flat(received)
-        self._rule = of_server(config, self._shapes.layout) if method is None else of_method(method)
+        self._rule = (
+            rule_from_message(config, self._shapes.layout)
+            if method is None
+            else rule_from_method(method)
+        )
         top = Path(folder) if folder is not None else _own_folder(context)
         self._folder = top / self._federation
         make_folder(self._folder)
@@ -136,7 +140,7 @@ class Party:
         given = steps is not None or seconds is not None
         require(given, "work", "neither steps nor seconds", "limited by steps, by seconds, or both")
         if steps is not None:
-            require_whole("steps", steps)
+            require_integer("steps", steps)
         if seconds is not None:
             require_number(seconds, "seconds", above=0)
         end = float("inf") if seconds is None else self._begun + seconds
@@ -180,9 +184,9 @@ class Party:
 
     def _restored(self, others: Any) -> tuple[Host | None, dict[str, Host]]:
         """Read the own model and what was kept with it; the secret stays the same."""
-        if any(round_of(path) == self.round for path in saved_in(self._folder)):
-            self._require_own(last_good(self._folder, before=self.round + 1), others)
-        found = last_good(self._folder, before=self.round)
+        if any(round_of_file(path) == self.round for path in checkpoints_in(self._folder)):
+            self._require_own(latest_intact_checkpoint(self._folder, before=self.round + 1), others)
+        found = latest_intact_checkpoint(self._folder, before=self.round)
         if found is None:
             return None, {}
         self._require_own(found, others)
@@ -201,7 +205,8 @@ class Party:
         if found is None or node in (None, self._context.node_id):
             return
         is_used = (
-            found.round == self.round or short(identity_of(found.settings["secret"])) in others
+            found.round == self.round
+            or short_identity(hash_secret(found.settings["secret"])) in others
         )
         require(
             not is_used, "the party's folder", f"one that node {node} uses ({self._folder})", "its own",

@@ -21,7 +21,7 @@ from flwr.common.constant import ErrorCode
 from flwr.supercore.fab import Fab
 from flwr.supernode import start_client_internal
 
-from fedplus._check import SettingError, require
+from fedplus.check import SettingError, require
 
 PULL, INSERT = "_pull_and_store_message", "_insert_message"
 NEEDED = {"state", "object_store", "receive", "get_fab"}

@@ -21,7 +21,7 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def reachable(port: int) -> bool:
+def is_listening(port: int) -> bool:
     """Whether somebody does."""
     with contextlib.suppress(OSError), socket.create_connection((HOST, port), 1):
         return True
@@ -49,7 +49,7 @@ def _parents() -> Iterator[tuple[int, int]]:
             yield int(path.parent.name), int(path.read_text().rpartition(")")[2].split()[1])
 
 
-def line_of(pid: int) -> str:
+def command_line(pid: int) -> str:
     """A process's command line."""
     with contextlib.suppress(OSError):
         return (PROC / str(pid) / "cmdline").read_bytes().decode()
@@ -67,7 +67,7 @@ def _signal(pids: Sequence[int], which: signal.Signals) -> None:
             os.kill(pid, which)
 
 
-def end(pids: Sequence[int], seconds: float = 15.0) -> None:
+def terminate(pids: Sequence[int], seconds: float = 15.0) -> None:
     """SIGTERM, and SIGKILL to those that are still there after a while."""
     _signal(pids, signal.SIGTERM)
     last = time.monotonic() + seconds
@@ -78,7 +78,7 @@ def end(pids: Sequence[int], seconds: float = 15.0) -> None:
 
 def _alive(pid: int) -> bool:
     if PROC.exists():
-        return bool(line_of(pid))  # One that has ended and was not waited for has none.
+        return bool(command_line(pid))  # One that has ended and was not waited for has none.
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

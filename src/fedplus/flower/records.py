@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from flwr.app import Array, ArrayRecord
 
-from fedplus._check import require
 from fedplus._types import Host, Layout
+from fedplus.check import require
 
 ARRAYS, METRICS, CONFIG = "arrays", "metrics", "config"
 ROUND, FEDERATION = "server-round", "fedplus-federation"
@@ -72,12 +72,12 @@ class Shapes(NamedTuple):
         }
 
 
-def identity_of(secret: str) -> str:
+def hash_secret(secret: str) -> str:
     """Return the SHA-256 by which the server knows a party's secret."""
     return hashlib.sha256(bytes.fromhex(secret)).hexdigest()
 
 
-def short(identity: str) -> str:
+def short_identity(identity: str) -> str:
     """Return enough of an identity to tell parties apart."""
     return identity[:16]
 

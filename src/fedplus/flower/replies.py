@@ -9,7 +9,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 
 from fedplus._types import Host
-from fedplus.flower.records import ARRAYS, CONFIG, DTYPE, METRICS, SECRET, Shapes, identity_of
+from fedplus.flower.records import ARRAYS, CONFIG, DTYPE, METRICS, SECRET, Shapes, hash_secret
 
 HEADER = 1024
 """Bytes that an array may take beside its entries."""
@@ -48,18 +48,18 @@ class Refusal(NamedTuple):
     reason: str
 
 
-def checked(message: Message, shapes: Shapes) -> Reply | Refusal:
+def check_reply(message: Message, shapes: Shapes) -> Reply | Refusal:
     """Look at a reply without trusting any of it."""
     node = message.metadata.src_node_id
     try:
         if message.has_error():
-            return Refusal(node, shortened(f"the party failed: {message.error.reason}"))
+            return Refusal(node, shorten(f"the party failed: {message.error.reason}"))
         record = message.content.get(ARRAYS)
         if not isinstance(record, ArrayRecord):
             return Refusal(node, f"no arrays under {ARRAYS!r}")
         wrong = _wrong_names(record, shapes)
         if wrong:
-            return Refusal(node, shortened(wrong))
+            return Refusal(node, shorten(wrong))
         parts = [
             _decoded(record[name], name, shape)
             for name, shape in zip(shapes.names, shapes.shapes, strict=True)
@@ -75,7 +75,7 @@ def checked(message: Message, shapes: Shapes) -> Reply | Refusal:
         metrics, ignored = _metrics(message)
         return Reply(node, w, metrics, _identity(message), ignored)
     except Exception as error:  # Whatever a party sends, the others go on.
-        return Refusal(node, shortened(f"{type(error).__name__}: {error}"))
+        return Refusal(node, shorten(f"{type(error).__name__}: {error}"))
 
 
 def _wrong_names(record: ArrayRecord, shapes: Shapes) -> str:
@@ -109,7 +109,7 @@ def _identity(message: Message) -> str | None:
         return None
     if not isinstance(secret, str) or re.fullmatch("[0-9a-f]{64}", secret) is None:
         raise ValueError("its secret is not of 64 hexadecimal digits")
-    return identity_of(secret)
+    return hash_secret(secret)
 
 
 def _metrics(message: Message) -> tuple[dict[str, float], tuple[str, ...]]:
@@ -123,14 +123,14 @@ def _metrics(message: Message) -> tuple[dict[str, float], tuple[str, ...]]:
     for name, value in record.items():
         wrong = _wrong_metric(name, value)
         if wrong:
-            ignored.append(shortened(f"{name!r} {wrong}"))
+            ignored.append(shorten(f"{name!r} {wrong}"))
         else:
             good[name] = float(value)  # type: ignore[arg-type]
     return good, tuple(ignored)
 
 
 def _wrong_metric(name: str, value: object) -> str:
-    if name != printable(name) or not 0 < len(name) <= NAME:
+    if name != make_printable(name) or not 0 < len(name) <= NAME:
         return f"is not a name of at most {NAME} printable characters"
     if not isinstance(value, (int, float)):
         return "is not a number"
@@ -139,7 +139,7 @@ def _wrong_metric(name: str, value: object) -> str:
     return ""
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     r"""Remove terminal escape sequences and characters that are not printed, and join lines.
 
     >>> printable("\x1b[31mred\x1b[0m, \x1b]0;title\x07a\u202eb\nline")
@@ -149,7 +149,7 @@ def printable(text: str) -> str:
     return "".join(c for c in line if unicodedata.category(c)[0] != "C")
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return a party's text in one printable line of limited length."""
-    line = printable(text[: 50 * LONGEST])
+    line = make_printable(text[: 50 * LONGEST])
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from flwr.common import log
 
-from fedplus._check import SettingError
 from fedplus._checkpoint import Checkpoint, differences, save
 from fedplus._types import Host
-from fedplus.flower.kept import last_good
+from fedplus.check import SettingError
 from fedplus.flower.records import Shapes
+from fedplus.flower.restore import latest_intact_checkpoint
 
 MODEL = "model"
 """The setting that no federation can change: its models would not fit."""
@@ -65,7 +65,7 @@ class ServerState:
         Raises:
             SettingError: The settings differ and changes are not allowed, or the model differs.
         """
-        found = last_good(folder)
+        found = latest_intact_checkpoint(folder)
         made = cls.begun(arrays, settings)
         if found is None:
             return made

@@ -16,15 +16,15 @@ from flwr.serverapp.strategy import Result, Strategy
 from typing_extensions import override
 
 from fedplus import algorithm
-from fedplus._check import require, require_number, require_whole
 from fedplus._checkpoint import stable_repr
 from fedplus._types import Host
-from fedplus._write import make_folder
 from fedplus.aggregation import Aggregate, Moreau
-from fedplus.experiments.folder import CHECKPOINT
-from fedplus.experiments.lock import held
-from fedplus.flower.prompt import prompt
-from fedplus.flower.recorded import Recorded
+from fedplus.check import require, require_integer, require_number
+from fedplus.experiments.lock import locked
+from fedplus.experiments.run_folder import CHECKPOINT
+from fedplus.files import make_folder
+from fedplus.flower.local_rule import rule_message
+from fedplus.flower.polling_grid import poll_often
 from fedplus.flower.records import (
     ARRAYS,
     CONFIG,
@@ -32,11 +32,11 @@ from fedplus.flower.records import (
     OTHERS,
     ROUND,
     from_record,
-    short,
+    short_identity,
     to_record,
 )  # fmt: skip
-from fedplus.flower.replies import Refusal, Reply, checked, shortened
-from fedplus.flower.rule import sent
+from fedplus.flower.replies import Refusal, Reply, check_reply, shorten
+from fedplus.flower.run_log import DeploymentLog
 from fedplus.flower.state import ServerState
 
 POLL = 0.5
@@ -86,10 +86,10 @@ class FedPlus(Strategy):
         allow_changes: bool = False,
     ) -> None:  # fmt: skip
         require(isinstance(method, algorithm.FedPlus), "method", type(method).__name__, "a FedPlus")
-        require_whole("rounds", rounds)
-        require_whole("least", least)
+        require_integer("rounds", rounds)
+        require_integer("least", least)
         if cohort is not None:
-            require_whole("cohort", cohort, least)
+            require_integer("cohort", cohort, least)
         require_number(deadline, "deadline", above=0)
         require_number(patience, "patience", least=0)
         self._method, self._rounds, self._cohort, self._seed = method, rounds, cohort, seed
@@ -106,7 +106,7 @@ class FedPlus(Strategy):
         self._connected_nodes: frozenset[int] = frozenset()
         self._most = 0
         self._dropped = 0
-        self._recorded: Recorded | None = None
+        self._recorded: DeploymentLog | None = None
         self._state: ServerState | None = None
         self.dropped: list[tuple[int, int, str]] = []
         """Round, node and reason of the last replies that were not taken, 1000 at most."""
@@ -123,7 +123,7 @@ class FedPlus(Strategy):
         if self._folder is None:
             return self._run(grid, arrays)
         make_folder(self._folder)
-        with held(self._folder):
+        with locked(self._folder):
             return self._run(grid, arrays)
 
     def _run(self, grid: Grid, arrays: Mapping[str, Host]) -> Result:
@@ -136,7 +136,7 @@ class FedPlus(Strategy):
                 "another folder than %s", self._rounds, self._folder,
             )  # fmt: skip
         try:
-            result = self.start(prompt(grid), first, num_rounds=left, timeout=self._deadline)
+            result = self.start(poll_often(grid), first, num_rounds=left, timeout=self._deadline)
         except BaseException as error:
             self._tell("failed", f"{type(error).__name__}: {error}")
             raise
@@ -158,7 +158,7 @@ class FedPlus(Strategy):
         if self._state.done:
             log(INFO, "Going on after round %s, from %s", self._state.done, self._folder)
         about = self._about | {"changes": self._state.changes}
-        self._recorded = Recorded(self._folder, about, self._state.done, self._state.parties)
+        self._recorded = DeploymentLog(self._folder, about, self._state.done, self._state.parties)
         self._state.parties = self._recorded.nodes
         self._recorded.forget(self._forget)
         return self._state
@@ -175,7 +175,7 @@ class FedPlus(Strategy):
         self._connected_nodes, self._most = frozenset(nodes), max(self._most, len(asked))
         arrays_sent = to_record(state.shapes.arrays(state.w_global))
         told = {
-            **config, **sent(self._method.local), ROUND: state.done + 1,
+            **config, **rule_message(self._method.local), ROUND: state.done + 1,
             FEDERATION: state.federation,
         }  # fmt: skip
         log(INFO, "Round %s: %s of %s parties", state.done + 1, len(asked), len(nodes))
@@ -193,7 +193,7 @@ class FedPlus(Strategy):
         if node in known:
             return {}
         others = self._connected_nodes & known.keys()
-        return {OTHERS: sorted(short(known[other]) for other in others)}
+        return {OTHERS: sorted(short_identity(known[other]) for other in others)}
 
     def _connected(self, grid: Grid) -> list[int]:
         """Who is there, once ``least`` are or the patience is at its end."""
@@ -293,13 +293,13 @@ class FedPlus(Strategy):
         good: dict[int, Reply] = {}
         round_ = self.state.done + 1
         for message in replies:
-            found = checked(message, self.state.shapes)
+            found = check_reply(message, self.state.shapes)
             if isinstance(found, Reply):
                 found = self._one_a_party(found, good)
             if isinstance(found, Reply):
                 good[found.node] = found
                 if found.ignored:
-                    why = shortened("; ".join(found.ignored))
+                    why = shorten("; ".join(found.ignored))
                     log(
                         WARNING, "Round %s: ignored metrics of node %s: %s", round_, found.node, why
                     )

@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from fedplus._check import require
 from fedplus._types import Array
+from fedplus.check import require
 from fedplus.models.dense import (
     affine,
     dense,
@@ -65,7 +65,7 @@ def cnn(
         x = x.reshape(-1, *shape)
         for name in ("conv0", "conv1"):
             convolved = convolve(x, params[name]["weight"]) + params[name]["bias"]
-            x = halve(jax.nn.relu(convolved))
+            x = max_pool(jax.nn.relu(convolved))
         return affine(params["head"], x.reshape(-1, features))
 
     return Model(init, apply, name="cnn")
@@ -85,7 +85,7 @@ def convolve(x: Array, weight: Array) -> Array:
     return jnp.concatenate(shifts, axis=-1) @ weight.reshape(-1, after)
 
 
-def halve(x: Array) -> Array:
+def max_pool(x: Array) -> Array:
     """Maximum over squares of 2 × 2; an odd row or column at the end is left out.
 
     As a reshape: the gradient of XLA's window reduction is slow on a CPU.

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedplus._check import require
 from fedplus._types import Array
+from fedplus.check import require
 
 
 def dense(outputs: int, inputs: int, weight: Array | None = None) -> dict[str, Array]:
@@ -34,7 +34,7 @@ def scaled_normal(key: Array, shape: Sequence[int], fan_in: int, gain: float = 1
     return math.sqrt(gain / fan_in) * entries
 
 
-def flat(x: Array, inputs: int, model: str) -> Array:
+def flatten_batch(x: Array, inputs: int, model: str) -> Array:
     """A batch (B, ...) as (B, inputs)."""
     require_batch(x, (inputs,), model)
     return x.reshape(x.shape[0], inputs)
@@ -55,7 +55,7 @@ def require_sizes(model: str, **sizes: Any) -> None:
 
     >>> require_sizes("logistic", classes=0)
     Traceback (most recent call last):
-    fedplus._check.SettingError: logistic's classes must be a positive whole number, got 0.
+    fedplus.check.SettingError: logistic's classes must be a positive whole number, got 0.
     """
     for name, size in sizes.items():
         whole = isinstance(size, int) and not isinstance(size, bool)

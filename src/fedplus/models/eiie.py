@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedplus._check import require
 from fedplus._types import Array
+from fedplus.check import require
 from fedplus.models.dense import dense, require_sizes, scaled_normal
-from fedplus.models.growth import growth
 from fedplus.models.model import Model, Params
+from fedplus.models.portfolio_task import portfolio_growth
 
 FIELDS = 3
 """Close, high and low."""
@@ -75,7 +75,7 @@ def eiie(window: int = 31, *, channels: int = 2, filters: int = 20, cost: float 
         scores = _features(params, x, window) @ params["score"]["weight"]
         return _remembering(params["score"], scores, there=x[:, :, window - 1, 0] > 0)
 
-    return Model(init, apply, growth(cost), "eiie")
+    return Model(init, apply, portfolio_growth(cost), "eiie")
 
 
 def _features(params: Params, x: Array, window: int) -> Array:

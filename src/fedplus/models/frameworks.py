@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 
-from fedplus._check import SettingError, require
 from fedplus._types import Array
+from fedplus.check import SettingError, require
 from fedplus.models.model import Model, Params
 from fedplus.models.task import CLASSIFICATION, Task
 

@@ -3,7 +3,7 @@
 import functools
 
 from fedplus._types import Array
-from fedplus.models.dense import dense, flat, require_classes, require_sizes
+from fedplus.models.dense import dense, flatten_batch, require_classes, require_sizes
 from fedplus.models.model import Model, Params
 from fedplus.models.task import CLASSIFICATION, REGRESSION, Task
 
@@ -45,7 +45,9 @@ def _affine_model(inputs: int, outputs: int, task: Task, name: str) -> Model:
 
     def apply(params: Params, x: Array) -> Array:
         # Outputs before samples: about a tenth faster on a CPU than the other way round.
-        outputs_first: Array = params["weight"] @ flat(x, inputs, name).T + params["bias"][:, None]
+        outputs_first: Array = (
+            params["weight"] @ flatten_batch(x, inputs, name).T + params["bias"][:, None]
+        )
         return outputs_first.T
 
     return Model(init, apply, task, name)

@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedplus._check import require
 from fedplus._types import Array
+from fedplus.check import require
 from fedplus.models.dense import affine, dense, require_sizes, scaled_normal
+from fedplus.models.lstm_layer import Layer, lstm_layer
 from fedplus.models.model import Model, Params
-from fedplus.models.recurrence import Layer, lstm_layer
 from fedplus.models.task import BINARY, CLASSIFICATION
 
 

@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import jax
 
-from fedplus._check import require
 from fedplus._types import Array
+from fedplus.check import require
 from fedplus.models.dense import (
     affine,
     dense,
-    flat,
+    flatten_batch,
     require_classes,
     require_sizes,
     scaled_normal,
@@ -50,7 +50,7 @@ def mlp(
         }
 
     def apply(params: Params, x: Array) -> Array:
-        x = flat(x, inputs, "mlp")
+        x = flatten_batch(x, inputs, "mlp")
         for name in names[:-1]:
             x = activation(affine(params[name], x))
         return affine(params["head"], x)

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from fedplus._check import require
 from fedplus._types import Layout, Vector
+from fedplus.check import require
 
 
 class Raveled(NamedTuple):
@@ -37,7 +37,7 @@ def ravel(params: Any) -> Raveled:
     return Raveled(w, layout, unravel)
 
 
-def named(params: Any) -> dict[str, Any]:
+def named_arrays(params: Any) -> dict[str, Any]:
     """The arrays of a pytree by name, in the order in which ``ravel`` takes them."""
     return {_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from fedplus._check import known, require
-from fedplus._write import SHARED, write_folder_atomically
+from fedplus.check import lookup, require
+from fedplus.files import SHARED, write_folder_atomically
 
 TEMPLATES = Path(__file__).parent / "templates"
 PACKAGE = "fedapp"
@@ -43,7 +43,7 @@ def write_app(folder: Path, framework: str) -> str:
     Raises:
         SettingError: The framework is not known, the folder is there, or its name is no package's.
     """
-    chosen = known(framework, FRAMEWORKS, "framework")
+    chosen = lookup(framework, FRAMEWORKS, "framework")
     package = folder.name.replace("-", "_").lower()
     require(not folder.exists(), "name", f"{folder}, which is there", "that of a new folder")
     require(

@@ -12,8 +12,8 @@ from typing import Any, Self, final
 
 from typing_extensions import override
 
-from fedplus._check import require
-from fedplus._types import Array, Vector, register_settings, settings, static
+from fedplus._types import Array, Vector, register_settings, settings, static_field
+from fedplus.check import require
 
 
 class AbstractPsi(ABC):
@@ -63,8 +63,8 @@ class Custom(AbstractPsi):
     [-1.0, 0.5]
     """
 
-    value_of: Callable[[Vector], Array] = static()
-    prox_of: Callable[[Vector], Vector] = static()
+    value_of: Callable[[Vector], Array] = static_field()
+    prox_of: Callable[[Vector], Vector] = static_field()
 
     def __post_init__(self) -> None:
         for name in ("value_of", "prox_of"):

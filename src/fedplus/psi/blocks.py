@@ -9,8 +9,8 @@ from typing import final
 from typing_extensions import override
 
 from fedplus._backend import namespace
-from fedplus._check import require
-from fedplus._types import Array, Layout, Vector, settings, static
+from fedplus._types import Array, Layout, Vector, settings, static_field
+from fedplus.check import require
 from fedplus.psi.base import AbstractPsi
 
 
@@ -35,7 +35,7 @@ class Blocks(AbstractPsi):
     """
 
     parts: Mapping[str, AbstractPsi]
-    layout: Layout = static()
+    layout: Layout = static_field()
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.layout]

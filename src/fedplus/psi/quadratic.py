@@ -4,8 +4,8 @@ from typing import final
 
 from typing_extensions import override
 
-from fedplus._check import require_number
 from fedplus._types import Array, Vector, settings
+from fedplus.check import require_number
 from fedplus.psi.base import AbstractPsi
 
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedplus._check import SettingError
+from fedplus.check import SettingError
 from fedplus.methods import METHODS
-from fedplus.report.read import Host, Run, mean
-from fedplus.report.words import Score
+from fedplus.report.formatting import Score
+from fedplus.report.run_data import Host, RunData, mean_of_known
 
 
 class Group(NamedTuple):
@@ -19,7 +19,7 @@ class Group(NamedTuple):
     label: str
     colour: str
     """The method whose colour it has; empty where another label has that colour already."""
-    runs: list[Run]
+    runs: list[RunData]
 
     @property
     def method(self) -> str:
@@ -32,18 +32,18 @@ class Group(NamedTuple):
         return str(self.runs[0].status.get("data", ""))
 
     @property
-    def judged(self) -> list[Run]:
+    def judged(self) -> list[RunData]:
         """Those with an evaluated round; a failed one only where all failed."""
         there = [run for run in self.runs if run.rounds.size]
         return [run for run in there if run.status.get("state") != "failed"] or there
 
     @property
-    def good(self) -> list[Run]:
+    def good(self) -> list[RunData]:
         """Judged runs that did not fail: those that are compared."""
         return [run for run in self.judged if run.status.get("state") != "failed"]
 
     @property
-    def alike(self) -> list[Run]:
+    def alike(self) -> list[RunData]:
         """Judged runs over the same parties, for everything that is told party by party."""
         first = self.judged[:1]
         return [run for run in self.judged if _parties(run) == _parties(first[0])]
@@ -53,7 +53,7 @@ class Group(NamedTuple):
         return np.array([run.few[key][-1] for run in self.good])
 
 
-def grouped(runs: Sequence[Run]) -> list[Group]:
+def group_runs(runs: Sequence[RunData]) -> list[Group]:
     """By label, and by data set where there are several; in the order that methods are listed in."""
     scores = sorted({str(run.status.get("score_name")) for run in runs})
     if len(scores) > 1:
@@ -62,13 +62,13 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
             "Make a report for each."
         )
     several = len({run.status.get("data") for run in runs}) > 1
-    labels: dict[str, dict[str, dict[int, Run]]] = {}
+    labels: dict[str, dict[str, dict[int, RunData]]] = {}
     for run in sorted(runs, key=_place):
         label = str(run.status.get("label") or run.status.get("method"))
         name = f"{label}, {run.status.get('data')}" if several else label
         alike = labels.setdefault(name, {}).setdefault(_but_for_the_seed(run), {})
         alike.setdefault(int(run.status.get("seed") or 0), run)  # The same run twice counts once.
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[RunData]] = {}
     for name, settings in labels.items():
         for number, alike in enumerate(settings.values(), 1):
             members = list(alike.values())
@@ -113,19 +113,19 @@ def curve(series: Sequence[tuple[Host, Host]]) -> Curve:
     return Curve(x[known], y[known], spread[known])
 
 
-def over_seeds(values: Sequence[Host]) -> Host:
+def mean_over_seeds(values: Sequence[Host]) -> Host:
     """Party by party, the mean over the seeds."""
-    return np.asarray(mean(np.stack(values), 0))
+    return np.asarray(mean_of_known(np.stack(values), 0))
 
 
-def _place(run: Run) -> tuple[int, int]:
+def _place(run: RunData) -> tuple[int, int]:
     method = run.status.get("method")
     listed = list(METHODS)
     seed = run.status.get("seed") or 0
     return listed.index(method) if method in listed else len(listed), int(seed)
 
 
-def _but_for_the_seed(run: Run) -> str:
+def _but_for_the_seed(run: RunData) -> str:
     """The specification without its seeds: runs that share it are repetitions of one experiment."""
     try:
         spec = tomllib.loads(run.spec)
@@ -137,5 +137,5 @@ def _but_for_the_seed(run: Run) -> str:
     return json.dumps(spec, sort_keys=True, default=str)
 
 
-def _parties(run: Run) -> tuple[object, ...]:
+def _parties(run: RunData) -> tuple[object, ...]:
     return run.names, run.sizes, run.outliers

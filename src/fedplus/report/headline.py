@@ -10,11 +10,19 @@ from typing import NamedTuple
 import numpy as np
 
 from fedplus.experiments.constant_answer import NAMES
-from fedplus.report.formats import p_text
+from fedplus.report.formatting import Score, capitalised, count_of, join_names
 from fedplus.report.groups import Group
-from fedplus.report.read import average
-from fedplus.report.tables import LEVEL, Row, compared, holm, paired, reference, row_of
-from fedplus.report.words import Score, count, listed, sentence
+from fedplus.report.run_data import mean_or_nan
+from fedplus.report.table_formats import p_text
+from fedplus.report.tables import (
+    LEVEL,
+    Row,
+    compare_groups,
+    holm_correction,
+    method_row,
+    paired_t_test,
+    reference_row,
+)
 
 MANY = 5
 """Outliers beyond this number are counted instead of named."""
@@ -30,20 +38,20 @@ def headline(groups: Sequence[Group], score: Score, where: str = "") -> str:
     """
     judged = [group for group in groups if group.good]
     federated = [group for group in judged if group.method != "local"] or judged
-    top = best_of(federated, score)
+    top = best_group(federated, score)
     assert top is not None
-    if not np.isfinite(average(top.last("mean"))):
-        return sentence(f"{where}no method has a finite score for every party.")
+    if not np.isfinite(mean_or_nan(top.last("mean"))):
+        return capitalised(f"{where}no method has a finite score for every party.")
     standing, details = _standing(top, judged, score), _details(top, federated, score)
     first, *rest = [*_ahead(top, judged, score), f"{standing}{details}."]
     return " ".join([where + _lowered(first) if where else first, *rest])
 
 
-def best_of(groups: Sequence[Group], score: Score) -> Group | None:
+def best_group(groups: Sequence[Group], score: Score) -> Group | None:
     """Return the group with the best mean, whether that is significant or not."""
 
     def key(group: Group) -> float:
-        mean = average(group.last("mean"))
+        mean = mean_or_nan(group.last("mean"))
         return score.sign * mean if np.isfinite(mean) else -np.inf
 
     return max((group for group in groups if group.good), key=key, default=None)
@@ -60,25 +68,29 @@ class _Rival(NamedTuple):
 def _rivals(top: Group, judged: Sequence[Group], score: Score) -> Iterator[_Rival]:
     label = top.label
     if top.method != "local":
-        rows = reference("", [top], score, lambda run: run.shared[-1])
+        rows = reference_row("", [top], score, lambda run: run.shared[-1])
         text = f"the global model of {label} {{verb}} the parties' own models"
         yield from (_Rival(text, row) for row in rows)
         alone = [group for group in judged if group.method == "local"]
-        rows = [row_of(group, score) for group in alone] or reference(
+        rows = [method_row(group, score) for group in alone] or reference_row(
             "", judged, score, lambda run: run.local
         )
         yield from (_Rival(f"training alone {{verb}} {label}", row) for row in rows[:1])
     constant = NAMES.get(score.name, "same answer to everything")
-    rows = reference("", judged, score, lambda run: run.majority)
+    rows = reference_row("", judged, score, lambda run: run.majority)
     yield from (_Rival(f"the {constant} {{verb}} {label}", row) for row in rows)
 
 
 def _ahead(top: Group, judged: Sequence[Group], score: Score) -> list[str]:
     """Return a sentence for each rival whose mean is better, the best first."""
-    mine = row_of(top, score)
+    mine = method_row(top, score)
     rivals = list(_rivals(top, judged, score))
-    found = holm(
-        {i: p for i, rival in enumerate(rivals) if (p := paired(rival.row, mine)) is not None}
+    found = holm_correction(
+        {
+            i: p
+            for i, rival in enumerate(rivals)
+            if (p := paired_t_test(rival.row, mine)) is not None
+        }
     )
     told = []
     for i, rival in enumerate(rivals):
@@ -96,19 +108,19 @@ def _ahead(top: Group, judged: Sequence[Group], score: Score) -> list[str]:
         doubt = doubt if clear or p is None else f"not significantly, {doubt}"
         text = rival.beats.format(verb="beats" if clear else "is ahead of")
         figures = f"mean {score.name} {score.text(theirs)} against {score.text(ours)}"
-        told.append((-score.sign * theirs, f"{sentence(text)}: {figures} ({doubt})."))
+        told.append((-score.sign * theirs, f"{capitalised(text)}: {figures} ({doubt})."))
     return [text for _, text in sorted(told)]
 
 
 def _standing(top: Group, judged: Sequence[Group], score: Score) -> str:
     """Say how the method compares with the other methods, without more than was shown."""
-    seeds = f" over {count(len(top.good), 'seed')}" if len(top.good) > 1 else ""
-    mean = score.text(average(top.last("mean")))
+    seeds = f" over {count_of(len(top.good), 'seed')}" if len(top.good) > 1 else ""
+    mean = score.text(mean_or_nan(top.last("mean")))
     if len(judged) == 1:
         return f"{top.label} has a mean {score.name} of {mean}{seeds}"
     most = "highest" if score.sign > 0 else "lowest"
     leading = f"{top.label} has the {most} mean {score.name}, {mean}{seeds}"
-    rows = [row for row in compared(judged).rows if row.method is not None and row.columns]
+    rows = [row for row in compare_groups(judged).rows if row.method is not None and row.columns]
     (leader,) = [row for row in rows if row.leads]
     others = [row for row in rows if row is not leader and np.isfinite(row.columns["mean"]).all()]
     if leader.label != top.label:
@@ -124,38 +136,41 @@ def _standing(top: Group, judged: Sequence[Group], score: Score) -> str:
     near = [row for row in others if row.p is None or row.p >= LEVEL]
     tested = [row.p for row in near if row.p is not None]
     if len(tested) == len(near):
-        why = f"the difference to {listed((row.label for row in near), 3)} is not significant"
+        why = f"the difference to {join_names((row.label for row in near), 3)} is not significant"
         why += f" ({p_text(min(tested), least=len(tested) > 1)})"
     elif all(row.p is None for row in others):
         why = f"with {_seeds(len(leader.seeds))} there is no test"
     else:
         untested = [row.label for row in near if row.p is None]
-        why = f"the difference to {listed(untested, 3)} could not be tested: too few common seeds"
+        why = (
+            f"the difference to {join_names(untested, 3)} could not be tested: too few common seeds"
+        )
     return f"No method is clearly better: {leading}, but {why}"
 
 
 def _details(top: Group, judged: Sequence[Group], score: Score) -> str:
     """Return the rest of the sentence: worst parties and outliers."""
-    told = f"; its worst party has {score.text(average(top.last('worst')))}"
-    others = [g for g in judged if g is not top and np.isfinite(average(g.last("worst")))]
+    told = f"; its worst party has {score.text(mean_or_nan(top.last('worst')))}"
+    others = [g for g in judged if g is not top and np.isfinite(mean_or_nan(g.last("worst")))]
     if others:
-        low = min(others, key=lambda g: score.sign * average(g.last("worst")))
+        low = min(others, key=lambda g: score.sign * mean_or_nan(g.last("worst")))
         other = next((g for g in others if g.method == "fedavg"), low)
-        worst = score.text(average(other.last("worst")))
-        if worst != score.text(average(top.last("worst"))):
+        worst = score.text(mean_or_nan(other.last("worst")))
+        if worst != score.text(mean_or_nan(top.last("worst"))):
             told += f", under {other.label} the worst has {worst}"
     outliers = list(dict.fromkeys(n for run in top.good for n in run.names if n in run.outliers))
     if not outliers:
         return told
-    apart = [average(run.personal[-1][run.is_outlier]) for run in top.good]
+    apart = [mean_or_nan(run.personal[-1][run.is_outlier]) for run in top.good]
     one = len(outliers) == 1
     who = (
-        f"Party {outliers[0]} is an outlier" if one else f"Parties {listed(outliers)} are outliers"
+        f"Party {outliers[0]} is an outlier"
+        if one
+        else f"Parties {join_names(outliers)} are outliers"
     )
     who = f"{len(outliers):,} parties are outliers" if len(outliers) > MANY else who
-    return (
-        f"{told}. {who}: {top.label} gives {'it' if one else 'them'} {score.text(average(apart))}"
-    )
+    value = score.text(mean_or_nan(apart))
+    return f"{told}. {who}: {top.label} gives {'it' if one else 'them'} {value}"
 
 
 def _seeds(number: int) -> str:

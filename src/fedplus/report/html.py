@@ -10,24 +10,26 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from fedplus._write import SHARED, write_atomically
-from fedplus.experiments.folder import RunFolder
-from fedplus.report.content import content
+from fedplus.experiments.run_folder import RunFolder
+from fedplus.files import SHARED, write_atomically
+from fedplus.report.report_data import report_data
 
 
 def write_report(
     runs: Sequence[RunFolder], path: Path, *, title: str | None = None, command: str | None = None
 ) -> Path:
     """Write the report of these runs; ``command`` is what the reader is told made them."""
-    write_atomically(path, page(runs, title=title, command=command).encode(), SHARED)
+    write_atomically(path, render_report(runs, title=title, command=command).encode(), SHARED)
     return path
 
 
-def page(runs: Sequence[RunFolder], *, title: str | None = None, command: str | None = None) -> str:
+def render_report(
+    runs: Sequence[RunFolder], *, title: str | None = None, command: str | None = None
+) -> str:
     """The report of these runs as HTML."""
     from plotly.offline import get_plotlyjs
 
-    told = content(runs, title=title, command=command)
+    told = report_data(runs, title=title, command=command)
     colours = f"const COLOURS = {_json(json.loads(_web('colours.json')))};"
     scripts = [
         _closed(script)

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from fedplus.experiments.constant_answer import below_constant
-from fedplus.report.formats import footnote, marked_label, p_value
+from fedplus.experiments.constant_answer import warn_below_constant_answer
+from fedplus.report.formatting import Score, count_of
 from fedplus.report.groups import Group
 from fedplus.report.headline import headline
-from fedplus.report.read import average
-from fedplus.report.tables import compared
-from fedplus.report.words import Score, count
+from fedplus.report.run_data import mean_or_nan
+from fedplus.report.table_formats import footnote, marked_label, p_value
+from fedplus.report.tables import compare_groups
 
 MOST = 5
 """Failed runs of a report whose reason is shown."""
@@ -24,7 +24,7 @@ STATES = (
 
 def table(groups: Sequence[Group]) -> dict[str, Any]:
     """A row a label, and rows for what parties reach without a federation."""
-    made = compared(groups)
+    made = compare_groups(groups)
     with_p = any(row.p is not None for row in made.rows)
     noted = any(row.note for row in made.rows)
     rows = [
@@ -62,7 +62,7 @@ def verdict(groups: Sequence[Group], score: Score) -> str:
     for state, one, many in STATES:
         some = sum(run.status.get("state") == state for run in runs)
         if some:
-            told.append(f"{some:,} of {count(len(runs), 'run')} {one if some == 1 else many}.")
+            told.append(f"{some:,} of {count_of(len(runs), 'run')} {one if some == 1 else many}.")
     return " ".join(told)
 
 
@@ -85,9 +85,11 @@ def _learned_nothing(group: Group, score: Score) -> str:
     done = [run for run in group.good if run.status.get("state") == "finished"]
     if not done:
         return ""
-    mean = average([average(run.personal[-1]) for run in done])
-    constant = average([average(run.majority) for run in done])
-    told = below_constant(score.name, score.better, mean, constant, done[0].is_standardised)
+    mean = mean_or_nan([mean_or_nan(run.personal[-1]) for run in done])
+    constant = mean_or_nan([mean_or_nan(run.majority) for run in done])
+    told = warn_below_constant_answer(
+        score.name, score.better, mean, constant, done[0].is_standardised
+    )
     return f"{group.label} {told}" if told else ""
 
 
@@ -103,5 +105,5 @@ def stand_ins(groups: Sequence[Group]) -> str:
 
 def _diverged(group: Group) -> str:
     lost = sum(int((~np.isfinite(run.personal[-1])).sum()) for run in group.judged)
-    what = f"{count(lost, 'score')} at the last evaluation {'is' if lost == 1 else 'are'}"
+    what = f"{count_of(lost, 'score')} at the last evaluation {'is' if lost == 1 else 'are'}"
     return f"Under {group.label} {what} not a finite number." if lost else ""

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fedplus.experiments.constant_answer import NAMES
-from fedplus.experiments.folder import RunFolder
-from fedplus.report.groups import Group, grouped, score_of
-from fedplus.report.read import Host, Run, average, read, worst
-from fedplus.report.words import Score
+from fedplus.experiments.run_folder import RunFolder
+from fedplus.report.formatting import Score
+from fedplus.report.groups import Group, group_runs, score_of
+from fedplus.report.run_data import Host, RunData, mean_or_nan, read_run_data, worst_or_nan
 
 LOCAL, COMMON = "local only", "its global model"
 LEVEL = 0.05
@@ -54,12 +54,12 @@ class Table(NamedTuple):
         return tuple(dict.fromkeys(heading for row in self.rows for heading in row.columns))
 
 
-def table_of(folders: Sequence[RunFolder]) -> Table:
+def comparison_table(folders: Sequence[RunFolder]) -> Table:
     """All runs, those of one label together."""
-    return compared(grouped([read(folder) for folder in folders]))
+    return compare_groups(group_runs([read_run_data(folder) for folder in folders]))
 
 
-def compared(groups: Sequence[Group]) -> Table:
+def compare_groups(groups: Sequence[Group]) -> Table:
     """A row a label, then what parties reach without the federation; one data set after the other."""
     score = score_of(groups)
     sets = list(dict.fromkeys(group.data for group in groups))
@@ -67,17 +67,17 @@ def compared(groups: Sequence[Group]) -> Table:
     for data in sets:
         mine = [group for group in groups if group.data == data]
         of = f", {data}" if len(sets) > 1 else ""
-        rows += _tested([row_of(group, score) for group in mine], score)
+        rows += _tested([method_row(group, score) for group in mine], score)
         if len(mine) == 1 and mine[0].method != "local":
-            rows += reference(COMMON, mine, score, lambda run: run.shared[-1])
+            rows += reference_row(COMMON, mine, score, lambda run: run.shared[-1])
         if not any(group.method == "local" for group in mine):
-            rows += reference(f"{LOCAL}{of}", mine, score, lambda run: run.local)
+            rows += reference_row(f"{LOCAL}{of}", mine, score, lambda run: run.local)
         guess = NAMES.get(score.name, "the same answer")
-        rows += reference(f"{guess}{of}", mine, score, lambda run: run.majority)
+        rows += reference_row(f"{guess}{of}", mine, score, lambda run: run.majority)
     return Table(" and ".join(sets), score, tuple(rows))
 
 
-def row_of(group: Group, score: Score) -> Row:
+def method_row(group: Group, score: Score) -> Row:
     """Return the row of a method; runs that failed or are not done are noted."""
     failed = sum(run.status.get("state") == "failed" for run in group.runs)
     short = (
@@ -90,8 +90,8 @@ def row_of(group: Group, score: Score) -> Row:
     return Row(group.label, group.method, _seeds(group.good), columns, note=", ".join(notes))
 
 
-def reference(
-    label: str, groups: Sequence[Group], score: Score, of: Callable[[Run], Host]
+def reference_row(
+    label: str, groups: Sequence[Group], score: Score, of: Callable[[RunData], Host]
 ) -> list[Row]:
     """A row, from one run a seed; none where no run has it."""
     by_seed = {run.status.get("seed"): run for group in groups for run in group.judged}
@@ -101,20 +101,20 @@ def reference(
     return [Row(label, None, _seeds(known), _columns([(run, of(run)) for run in known], score))]
 
 
-def _seeds(runs: Sequence[Run]) -> tuple[int, ...]:
+def _seeds(runs: Sequence[RunData]) -> tuple[int, ...]:
     return tuple(int(run.status.get("seed") or 0) for run in runs)
 
 
-def _columns(scores: Sequence[tuple[Run, Host]], score: Score) -> dict[str, Host]:
+def _columns(scores: Sequence[tuple[RunData, Host]], score: Score) -> dict[str, Host]:
     if not scores:
         return {}
     columns = {
-        "mean": [average(s) for _, s in scores],
-        "worst party": [worst(s, score.better) for _, s in scores],
+        "mean": [mean_or_nan(s) for _, s in scores],
+        "worst party": [worst_or_nan(s, score.better) for _, s in scores],
     }
     if any(run.is_outlier.any() for run, _ in scores):
-        columns["the others"] = [average(s[~run.is_outlier]) for run, s in scores]
-        columns["outliers"] = [average(s[run.is_outlier]) for run, s in scores]
+        columns["the others"] = [mean_or_nan(s[~run.is_outlier]) for run, s in scores]
+        columns["outliers"] = [mean_or_nan(s[run.is_outlier]) for run, s in scores]
     return {heading: np.array(values) for heading, values in columns.items()}
 
 
@@ -126,7 +126,9 @@ def _tested(rows: list[Row], score: Score) -> list[Row]:
         return rows
     first = max(known, key=lambda i: known[i])
     others = [i for i in known if i != first]
-    found = holm({i: p for i in others if (p := paired(rows[i], rows[first])) is not None})
+    found = holm_correction(
+        {i: p for i in others if (p := paired_t_test(rows[i], rows[first])) is not None}
+    )
     clear = bool(others) and all(found.get(i, 1.0) < LEVEL for i in others)
     return [
         row._replace(p=found.get(i), leads=i == first, is_best=clear and i == first)
@@ -134,7 +136,7 @@ def _tested(rows: list[Row], score: Score) -> list[Row]:
     ]
 
 
-def holm(found: Mapping[int, float]) -> dict[int, float]:
+def holm_correction(found: Mapping[int, float]) -> dict[int, float]:
     """Correct p-values for their number, after Holm."""
     corrected, so_far = {}, 0.0
     for rank, (p, i) in enumerate(sorted((p, i) for i, p in found.items())):
@@ -143,7 +145,7 @@ def holm(found: Mapping[int, float]) -> dict[int, float]:
     return corrected
 
 
-def paired(row: Row, other: Row) -> float | None:
+def paired_t_test(row: Row, other: Row) -> float | None:
     """Test two rows' means over the seeds that both have; None with fewer than three."""
     from scipy.stats import ttest_rel
 

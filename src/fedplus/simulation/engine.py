@@ -17,22 +17,22 @@ from jax.sharding import Mesh
 from fedplus._types import Array, Vector
 from fedplus.aggregation import kernels
 from fedplus.algorithm import AbstractAlgorithm
-from fedplus.local import Shaped
+from fedplus.local import ParameterGradient
 from fedplus.models import Model, ravel
-from fedplus.simulation.book import Book
-from fedplus.simulation.cores import in_shares, rounds_on_every
-from fedplus.simulation.faults import Fault, Known, transmit
-from fedplus.simulation.figures import RoundFigures, figures_of
-from fedplus.simulation.mesh import across
+from fedplus.simulation.cpu_devices import map_in_shards, run_rounds_on_all
+from fedplus.simulation.faults import AttackContext, Fault, transmit
+from fedplus.simulation.mesh import vmap_over_mesh
 from fedplus.simulation.minibatches import minibatches
+from fedplus.simulation.round_log import RoundLog
+from fedplus.simulation.round_statistics import RoundStatistics, round_statistics
 from fedplus.simulation.schedule import AbstractCohort, Effort, Stragglers
-from fedplus.work import Each, Work, one_by_one
+from fedplus.work import Each, Work, map_sequentially
 
 CAPACITY = 256
 """The most rounds that one call of the program can do."""
 LARGE = 2**20
 """Entries of a cohort's models from which on memory for another such matrix is worth saving."""
-EACH: dict[str, Each] = {"vmap": jax.vmap, "map": one_by_one}
+EACH: dict[str, Each] = {"vmap": jax.vmap, "map": map_sequentially}
 
 
 class Data(NamedTuple):
@@ -98,34 +98,34 @@ class Lane(NamedTuple):
     w_first: Vector
 
 
-def unravel_of(model: Model) -> Callable[[Vector], Any]:
+def unravel_function(model: Model) -> Callable[[Vector], Any]:
     """From a flat vector to the model's parameters."""
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     return ravel(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)).unravel
 
 
-def gradient(model: Model, data: Data) -> Shaped:
+def gradient(model: Model, data: Data) -> ParameterGradient:
     """(parameters, rows) ↦ the gradient of the mean loss on those rows."""
 
     def loss(params: Any, rows: Array) -> Array:
         outputs = model.apply(params, data.x[rows])
         return jnp.mean(model.task.loss(outputs, data.y[rows]))
 
-    return Shaped(jax.grad(loss), unravel_of(model), loss)
+    return ParameterGradient(jax.grad(loss), unravel_function(model), loss)
 
 
 def _each(plan: Plan) -> Each:
     if plan.mesh is not None:
-        return across(plan.mesh)
+        return vmap_over_mesh(plan.mesh)
     each = EACH[plan.each]
-    return each if plan.cores is None else in_shares(plan.cores, each)
+    return each if plan.cores is None else map_in_shards(plan.cores, each)
 
 
 def _each_figure(plan: Plan, entries: int) -> Each:
     """All parties' at once; of large models one after the other, each core its share."""
     if plan.each == "vmap" or entries < LARGE:
         return jax.vmap
-    return one_by_one if plan.cores is None else in_shares(plan.cores, one_by_one)
+    return map_sequentially if plan.cores is None else map_in_shards(plan.cores, map_sequentially)
 
 
 def keys_of_round(key: Array, t: Array) -> Array:
@@ -135,7 +135,7 @@ def keys_of_round(key: Array, t: Array) -> Array:
 
 def one_round(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, t: Array
-) -> tuple[Any, RoundFigures]:
+) -> tuple[Any, RoundStatistics]:
     """Lines 2 to 10 of Algorithm 1, and what to record."""
     data, effort = inputs.data, inputs.effort
     for_cohort, for_batches, for_steps, for_faults = keys_of_round(lane.key, t)
@@ -150,7 +150,7 @@ def one_round(
         rows = np.arange(len(cohort)) if inputs.row_of is None else inputs.row_of[cohort]
         if weights is not None:
             weights = jnp.zeros(plan.rows, weights.dtype).at[rows].set(weights[cohort])
-    known = Known(for_faults, lane.algorithm.w_global(state), lane.w_first)
+    known = AttackContext(for_faults, lane.algorithm.w_global(state), lane.w_first)
     sent = transmit(plan.faults, known, inputs.bad)
 
     def party_at(row: Array) -> Array:
@@ -175,7 +175,7 @@ def one_round(
         held=None if inputs.held is None else _held(inputs.held, words, cohort, plan.batch_size),
     )
     state, outcome = lane.algorithm.round(state, work, gradient(plan.model, data), _each(plan))
-    figures = figures_of(
+    figures = round_statistics(
         lane.algorithm, state, rows, outcome, cohort, asked, _each_figure(plan, outcome.solved.size)
     )
     return state, figures
@@ -188,31 +188,31 @@ def _held(held: Rows, words: Array, cohort: Array, batch_size: int) -> Array:
 
 
 @partial(jax.jit, static_argnames="plan", donate_argnames="state")
-def some_rounds(
+def run_rounds(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
-) -> tuple[Any, Book]:
+) -> tuple[Any, RoundLog]:
     """Rounds ``begin``, ..., ``end`` − 1: the state after them, and their figures."""
-    program = rounds_on_every(plan.cores, partial(_rounds, plan), state)
-    found: tuple[Any, Book] = program(inputs, lane, state, begin, end)
+    program = run_rounds_on_all(plan.cores, partial(_rounds, plan), state)
+    found: tuple[Any, RoundLog] = program(inputs, lane, state, begin, end)
     return found
 
 
 def _rounds(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
-) -> tuple[Any, Book]:
+) -> tuple[Any, RoundLog]:
     play: Any = partial(one_round, plan, inputs)
     if plan.mesh is not None:  # XLA alone knows where the rows are that are spread over it.
-        play = kernels.disabled()(play)
+        play = kernels.use_jax_only()(play)
     if plan.lanes:
         play = jax.vmap(play, in_axes=(0, 0, None))
     play = jax.jit(play, inline=True)  # Traced once, for its shapes and for the loop.
     figures = jax.eval_shape(play, lane, state, begin)[1]
 
-    def body(t: Array, carry: tuple[Any, Book]) -> tuple[Any, Book]:
+    def body(t: Array, carry: tuple[Any, RoundLog]) -> tuple[Any, RoundLog]:
         state, book = carry
         state, figures = play(lane, state, t)
         return state, book.with_round(t - begin, figures)
 
-    first = state, Book.blank(figures, CAPACITY)
-    found: tuple[Any, Book] = lax.fori_loop(begin, end, body, first)
+    first = state, RoundLog.blank(figures, CAPACITY)
+    found: tuple[Any, RoundLog] = lax.fori_loop(begin, end, body, first)
     return found

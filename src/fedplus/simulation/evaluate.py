@@ -11,10 +11,10 @@ from jax import lax
 
 from fedplus._types import Array, Host, Matrix
 from fedplus.data.federation import Federation
-from fedplus.data.split import Split, on_device
+from fedplus.data.split import Split, put_on_device
 from fedplus.models import Model
 from fedplus.models.task import Task
-from fedplus.simulation.engine import unravel_of
+from fedplus.simulation.engine import unravel_function
 
 SMALLEST, LARGEST = 8, 256
 
@@ -34,7 +34,7 @@ class Blocks(NamedTuple):
     """(N,)"""
 
 
-def in_blocks(split: Split) -> tuple[Blocks, int]:
+def split_into_blocks(split: Split) -> tuple[Blocks, int]:
     """The blocks, and how many rows each has: near a party's typical number, so that little is idle."""
     typical = float(np.median(split.size))
     rows = int(np.clip(2 ** np.round(np.log2(max(typical, 1))), SMALLEST, LARGEST))
@@ -44,7 +44,7 @@ def in_blocks(split: Split) -> tuple[Blocks, int]:
     offset = (np.arange(len(party)) - before) * rows
     first, filled = split.start[party] + offset, np.minimum(split.size[party] - offset, rows)
     where = jax.device_put((party, first, filled, split.size))
-    return Blocks(on_device(split.x), on_device(split.y), *where), rows
+    return Blocks(put_on_device(split.x), put_on_device(split.y), *where), rows
 
 
 def most_blocks(blocks: Blocks, parties: int) -> int:
@@ -55,7 +55,7 @@ def most_blocks(blocks: Blocks, parties: int) -> int:
     return int(np.diff(ends).max())
 
 
-def blocks_of(blocks: Blocks, parties: Host, rows: int, most: int) -> Blocks:
+def blocks_of_parties(blocks: Blocks, parties: Host, rows: int, most: int) -> Blocks:
     """The blocks of a row of parties, numbered from 0 and filled up to ``most`` with empty ones."""
     first, last = np.searchsorted(np.asarray(blocks.party), [parties[0], parties[-1] + 1])
     idle = (0, most - (last - first))
@@ -70,7 +70,7 @@ def blocks_of(blocks: Blocks, parties: Host, rows: int, most: int) -> Blocks:
     )
 
 
-class Judged(NamedTuple):
+class PartyScores(NamedTuple):
     """Of each party (N,): mean loss and mean score over its samples."""
 
     loss: Array
@@ -78,9 +78,9 @@ class Judged(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("model", "rows"))
-def judge(model: Model, rows: int, blocks: Blocks, models: Matrix) -> Judged:
+def evaluate_parties(model: Model, rows: int, blocks: Blocks, models: Matrix) -> PartyScores:
     """Each party's samples under its own row of ``models``; one row (1, d) serves all parties."""
-    unravel = unravel_of(model)
+    unravel = unravel_function(model)
     last = len(blocks.x) - 1
 
     def of_block(block: tuple[Array, Array, Array]) -> tuple[Array, Array]:
@@ -95,7 +95,7 @@ def judge(model: Model, rows: int, blocks: Blocks, models: Matrix) -> Judged:
 
     sums = lax.map(of_block, (blocks.party, blocks.first, blocks.filled))
     parties = len(blocks.size)
-    return Judged(
+    return PartyScores(
         *(jax.ops.segment_sum(s, blocks.party, parties) / blocks.size.astype(s.dtype) for s in sums)
     )
 

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedplus._check import require
-from fedplus._types import Array, Matrix, Vector, settings, static
+from fedplus._types import Array, Matrix, Vector, settings, static_field
+from fedplus.check import require
 
 
-class Known(NamedTuple):
+class AttackContext(NamedTuple):
     """What a bad party knows beside the models."""
 
     key: Array
@@ -26,7 +26,7 @@ class Known(NamedTuple):
     """w̃ of round 0."""
 
 
-Attack = Callable[[Matrix, Array, Known], Matrix]
+Attack = Callable[[Matrix, Array, AttackContext], Matrix]
 
 
 def sign_flip(scale: float = 1.0) -> Attack:
@@ -42,7 +42,7 @@ def scaling(scale: float = 10.0) -> Attack:
 def gaussian(scale: float = 1.0) -> Attack:
     """Noise around w̃, of that standard deviation in every coordinate."""
 
-    def attack(models: Matrix, bad: Array, known: Known) -> Matrix:
+    def attack(models: Matrix, bad: Array, known: AttackContext) -> Matrix:
         return known.w_global + scale * jax.random.normal(known.key, models.shape, models.dtype)
 
     return attack
@@ -54,7 +54,7 @@ def a_little_is_enough(z: float = 1.5) -> Attack:
     Reference: Baruch, Baruch, Goldberg, 2019.
     """
 
-    def attack(models: Matrix, bad: Array, known: Known) -> Matrix:
+    def attack(models: Matrix, bad: Array, known: AttackContext) -> Matrix:
         mean, deviation = _honest(models, bad)
         return jnp.broadcast_to(mean - z * deviation, models.shape)
 
@@ -64,7 +64,7 @@ def a_little_is_enough(z: float = 1.5) -> Attack:
 def inner_product(epsilon: float = 1.0) -> Attack:
     """Against the honest mean update: w̃ − ε (mean − w̃). Reference: Xie, Koyejo, Gupta, 2020."""
 
-    def attack(models: Matrix, bad: Array, known: Known) -> Matrix:
+    def attack(models: Matrix, bad: Array, known: AttackContext) -> Matrix:
         mean, _ = _honest(models, bad)
         return jnp.broadcast_to(known.w_global - epsilon * (mean - known.w_global), models.shape)
 
@@ -90,11 +90,11 @@ class Fault:
     (3, 7)
     """
 
-    parties: tuple[int, ...] = static()
-    attack: Attack = static()
+    parties: tuple[int, ...] = static_field()
+    attack: Attack = static_field()
 
 
-def who_is_bad(faults: Sequence[Fault], parties: int) -> Array | None:
+def fault_mask(faults: Sequence[Fault], parties: int) -> Array | None:
     """(faults, N): a program reads it, so that one program does for any parties; None: nobody."""
     if not faults:
         return None
@@ -105,7 +105,7 @@ def who_is_bad(faults: Sequence[Fault], parties: int) -> Array | None:
 
 
 def transmit(
-    faults: Sequence[Fault], known: Known, everyone: Array | None
+    faults: Sequence[Fault], known: AttackContext, everyone: Array | None
 ) -> Callable[[Matrix, Array], Matrix] | None:
     """What the server gets of the models that parties have; None if all are honest."""
     if everyone is None:

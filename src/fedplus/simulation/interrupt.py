@@ -14,7 +14,7 @@ class Interrupt:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[Interrupt]:
+def catch_interrupt() -> Iterator[Interrupt]:
     """The first Ctrl-C is noted, the second is as ever. Outside the main thread all are as ever."""
     interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():

@@ -13,15 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from fedplus._check import require
 from fedplus.algorithm import AbstractAlgorithm
+from fedplus.check import require
 from fedplus.work import Each
 
 Spec: Any = jax.sharding.PartitionSpec  # This and the next are untyped in JAX.
 constrained: Any = jax.lax.with_sharding_constraint
 
 
-def across(mesh: Mesh) -> Each:
+def vmap_over_mesh(mesh: Mesh) -> Each:
     """``jax.vmap`` in shares: each device runs the function for its part of the cohort."""
     (axis,) = mesh.axis_names
     rows = NamedSharding(mesh, Spec(axis))
@@ -43,14 +43,14 @@ def across(mesh: Mesh) -> Each:
     return each
 
 
-def on_all(mesh: Mesh | None, tree: Any) -> Any:
+def replicate(mesh: Mesh | None, tree: Any) -> Any:
     """Arrays on every device of the mesh."""
     if mesh is None:
         return tree
-    return jax.tree.map(lambda leaf: placed(leaf, NamedSharding(mesh, Spec())), tree)
+    return jax.tree.map(lambda leaf: put_sharded(leaf, NamedSharding(mesh, Spec())), tree)
 
 
-def spread_rows(
+def shard_rows(
     mesh: Mesh | None, algorithm: AbstractAlgorithm[Any], state: Any, lanes: bool
 ) -> Any:
     """The state with its rows of parties over the devices, and the rest on all of them."""
@@ -62,16 +62,16 @@ def spread_rows(
         at = 1 if lanes else 0
         is_rows = name in algorithm.per_party and leaf.shape[at] % mesh.size == 0
         spec = Spec(*([None] * at), axis) if is_rows else Spec()
-        return placed(leaf, NamedSharding(mesh, spec))
+        return put_sharded(leaf, NamedSharding(mesh, spec))
 
     fields = state._asdict().items()
     return type(state)(**{name: jax.tree.map(partial(put, name), field) for name, field in fields})
 
 
-def placed(leaf: Any, sharding: jax.sharding.Sharding) -> Any:
+def put_sharded(leaf: Any, sharding: jax.sharding.Sharding) -> Any:
     """One array laid out so; every process has it whole and keeps its own part."""
     if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(placed(jax.random.key_data(leaf), sharding))
+        return jax.random.wrap_key_data(put_sharded(jax.random.key_data(leaf), sharding))
     given = np.asarray(leaf)
     host = given.astype(jax.dtypes.canonicalize_dtype(given.dtype), copy=False)
     return jax.make_array_from_callback(host.shape, sharding, lambda part: host[part])

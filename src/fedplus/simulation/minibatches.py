@@ -8,7 +8,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from fedplus._types import Array, Host
-from fedplus.simulation.shuffle import mixed, place
+from fedplus.simulation.shuffle import mix_bits, shuffled_position
 
 AT_ONCE = 2**20
 """The most rows that are drawn before a round begins; one draw is cheaper than one at each step."""
@@ -48,13 +48,15 @@ def minibatches(
 def _rows(batch_size: int, key: Array, start: Array, size: Array, step: Array) -> Array:
     position = step * batch_size + jnp.arange(batch_size, dtype=jnp.int32)
     epoch, within = position // size, position % size
-    return start + place(*jnp.broadcast_arrays(within, size, mixed(key ^ mixed(epoch))))
+    return start + shuffled_position(
+        *jnp.broadcast_arrays(within, size, mix_bits(key ^ mix_bits(epoch)))
+    )
 
 
 def _drawn(rows: Array, step: Array) -> Array:
     return rows[step]
 
 
-def steps_an_epoch(size: Host, batch_size: int) -> Host:
+def steps_per_epoch(size: Host, batch_size: int) -> Host:
     """(N,): the steps that it takes to see each sample once."""
     return np.ceil(size / batch_size).astype(np.int32)

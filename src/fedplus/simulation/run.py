@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedplus._check import require
 from fedplus._types import Host
 from fedplus.algorithm import AbstractAlgorithm
+from fedplus.check import require
 from fedplus.data.federation import Federation
 from fedplus.models import Model
-from fedplus.simulation.engine import unravel_of
-from fedplus.simulation.evaluate import Summary, in_blocks, judge, summary
-from fedplus.simulation.judged import JudgedModels
-from fedplus.simulation.pages import Pages
+from fedplus.simulation.engine import unravel_function
+from fedplus.simulation.evaluate import Summary, evaluate_parties, split_into_blocks, summary
+from fedplus.simulation.evaluated_models import EvaluatedModels
+from fedplus.simulation.paging import Paging
 
 Which = Literal["personal", "global"]
 
@@ -33,14 +33,14 @@ class Run:
     """The algorithm's state after the last round. It only has the last cohort's rows if parties keep
     nothing (``algorithm.is_stateless()``) and neither ``path`` nor ``objective`` needs their models."""
     figures: Mapping[str, Host]
-    """Of every round, (T, ...): see ``RoundFigures``."""
+    """Of every round, (T, ...): see ``RoundStatistics``."""
     evaluations: Mapping[str, Host]
     """Of every evaluated round: ``round`` (V,), then (V, N) ``personal_score``, ``personal_loss``,
     ``global_score``, ``global_loss``, ``v_norm``; on request ``path_score`` (V, Λ, N) and
     ``objective`` (V,), which is F_σ."""
-    judged: JudgedModels
+    judged: EvaluatedModels
     """Makes the models that parties use of the state."""
-    pages: Pages | None = None
+    pages: Paging | None = None
     """Where the parties' models are, if they are in a store."""
 
     @property
@@ -67,7 +67,7 @@ class Run:
 
     def parameters(self, party: str | int | None = None) -> Any:
         """A party's model as the model's own parameters; without a party, the global model's."""
-        unravel = unravel_of(self.model)
+        unravel = unravel_function(self.model)
         if party is None:
             return unravel(jnp.asarray(self.w_global))
         k = self._index(party)
@@ -93,9 +93,9 @@ class Run:
 
     def transfer(self) -> Host:
         """(N, N): row k, the score of party k's model on each party's test samples."""
-        blocks, rows = in_blocks(self.federation.test)
+        blocks, rows = split_into_blocks(self.federation.test)
         found = jax.lax.map(
-            lambda w: judge(self.model, rows, blocks, w[None]).score,
+            lambda w: evaluate_parties(self.model, rows, blocks, w[None]).score,
             jnp.asarray(self.models),
         )
         return np.asarray(found)

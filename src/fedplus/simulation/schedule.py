@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from typing_extensions import override
 
-from fedplus._check import require, require_number
-from fedplus._types import Array, settings, static
-from fedplus.simulation.shuffle import place
+from fedplus._types import Array, settings, static_field
+from fedplus.check import require, require_number
+from fedplus.simulation.shuffle import shuffled_position
 
 
 class AbstractCohort(ABC):
@@ -37,7 +37,7 @@ class AbstractCohort(ABC):
 class Uniform(AbstractCohort):
     """``size`` parties, each as likely as the other, in a time that does not grow with N."""
 
-    size: int = static()
+    size: int = static_field()
 
     @override
     def __call__(self, key: Array, round_: Array, parties: int) -> tuple[Array, Array | None]:
@@ -46,7 +46,7 @@ class Uniform(AbstractCohort):
             return everyone, None
         i = jnp.arange(self.size, dtype=jnp.int32)
         word = jnp.broadcast_to(jax.random.bits(key), i.shape)
-        return place(i, jnp.full_like(i, parties), word), None
+        return shuffled_position(i, jnp.full_like(i, parties), word), None
 
     @override
     def check(self, parties: int) -> None:
@@ -60,7 +60,7 @@ class Weighted(AbstractCohort):
 
     weights: Array
     """(N,), ≥ 0."""
-    size: int = static()
+    size: int = static_field()
 
     def __post_init__(self) -> None:
         require_number(self.weights, "Weighted.weights", least=0)
@@ -89,7 +89,7 @@ class Trace(AbstractCohort):
     """
 
     available: Array
-    size: int = static()
+    size: int = static_field()
 
     @override
     def __call__(self, key: Array, round_: Array, parties: int) -> tuple[Array, Array | None]:
@@ -141,9 +141,9 @@ class Stragglers:
     Reference: Li et al., "Federated optimization in heterogeneous networks", 2020, section 5.2.
     """
 
-    share: float = static(default=0.9)
-    drop: bool = static(default=False)
-    units: Callable[[Array, Array], Array] = static(default=fewer_units)
+    share: float = static_field(default=0.9)
+    drop: bool = static_field(default=False)
+    units: Callable[[Array, Array], Array] = static_field(default=fewer_units)
 
     def __post_init__(self) -> None:
         require_number(self.share, "Stragglers.share", least=0, most=1)

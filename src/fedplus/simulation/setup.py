@@ -9,17 +9,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from fedplus._check import SettingError, require, require_number, require_whole
 from fedplus._types import Array, Host, Vector
 from fedplus.algorithm import AbstractAlgorithm, FedPlus
+from fedplus.check import SettingError, require, require_integer, require_number
 from fedplus.data.federation import Federation
-from fedplus.data.split import on_device
+from fedplus.data.split import put_on_device
 from fedplus.models import Model, ravel
-from fedplus.simulation.cores import begin_on_every, cores_for, make_devices, read_by_all
+from fedplus.simulation.cpu_devices import (
+    create_cpu_devices,
+    devices_for,
+    init_on_all,
+    share_read_only,
+)
 from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan, Rows
-from fedplus.simulation.faults import require_faults, who_is_bad
-from fedplus.simulation.mesh import on_all, require_mesh, spread_rows
-from fedplus.simulation.minibatches import steps_an_epoch
+from fedplus.simulation.faults import fault_mask, require_faults
+from fedplus.simulation.mesh import replicate, require_mesh, shard_rows
+from fedplus.simulation.minibatches import steps_per_epoch
 from fedplus.simulation.schedule import Effort, Stragglers, cohort_of
 from fedplus.simulation.validate import require_fit, require_kinds
 from fedplus.work import first_model
@@ -66,12 +71,12 @@ def set_up(
 
     ``keep``: hold every party's own model, even if the method never looks at it again.
     """
-    make_devices()
+    create_cpu_devices()
     require(len(algorithms) > 0 and len(seeds) > 0, "sweep", "none", "a method and a seed at least")
     for algorithm in algorithms:
         require_kinds(algorithm, federation, model)
-    require_whole("rounds", rounds)
-    require_whole("batch_size", batch_size)
+    require_integer("rounds", rounds)
+    require_integer("batch_size", batch_size)
     require(each in ("auto", *EACH), "each", repr(each), '"auto", "vmap" or "map"')
     require_mesh(mesh)
     require(
@@ -92,12 +97,12 @@ def set_up(
     same = int(steps_of[0]) if stragglers is None and np.ptp(steps_of) == 0 else None
     runs = tuple((algorithm, int(seed)) for algorithm in algorithms for seed in seeds)
     lanes = [_lane(algorithm, seed, model) for algorithm, seed in runs]
-    rows = rows_of_a_page(who.size, n) if paged else n
+    rows = rows_per_page(who.size, n) if paged else n
     stateless = all(algorithm.is_stateless() for algorithm in algorithms)
     if stateless and who.size < n and not (keep or paged or mesh):
         rows = who.size
     train = federation.train
-    shared = None if mesh or paged else cores_for(cores, who.size)
+    shared = None if mesh or paged else devices_for(cores, who.size)
     how: Any = "vmap" if mesh else _chosen(each, lanes[0].w_first.size, effort)
     plan = Plan(
         model=model,
@@ -120,21 +125,21 @@ def set_up(
         who,
         _weights(weights, train.size),
         held=held,
-        bad=who_is_bad(plan.faults, n),
+        bad=fault_mask(plan.faults, n),
     )
     lane = _stacked(lanes) if plan.lanes else lanes[0]
     plain = weights is None and not (plan.faults or mesh or paged or plan.lanes)
     remembers = plain and isinstance(algorithms[0], FedPlus)
     begin: dict[str, Any] = {"rows": rows, "cohort": who.size if remembers else None}
     if shared is not None:
-        state, read = _begun(lanes, **begin, cores=shared), read_by_all(shared, inputs)
+        state, read = _begun(lanes, **begin, cores=shared), share_read_only(shared, inputs)
     elif mesh is not None:
-        state = spread_rows(mesh, runs[0][0], _first_state(lanes, **begin), plan.lanes)
-        read = on_all(mesh, inputs)
+        state = shard_rows(mesh, runs[0][0], _first_state(lanes, **begin), plan.lanes)
+        read = replicate(mesh, inputs)
     else:  # Where the data is, as the program will leave it: else it compiles twice.
         state = jax.device_put(_first_state(lanes, **begin), inputs.data.x.sharding)
         read = inputs
-    return Setup(plan, read, on_all(mesh or shared, lane), state, runs, federation)
+    return Setup(plan, read, replicate(mesh or shared, lane), state, runs, federation)
 
 
 def _first_state(lanes: Sequence[Lane], rows: int, cohort: int | None) -> Any:
@@ -154,14 +159,14 @@ def _first_state(lanes: Sequence[Lane], rows: int, cohort: int | None) -> Any:
 @partial(jax.jit, static_argnames=("rows", "cohort", "cores"))
 def _begun(lanes: Sequence[Lane], rows: int, cohort: int | None, cores: Mesh) -> Any:
     """Let every core make the state for itself: handed to them, it would be in memory once more."""
-    return begin_on_every(cores, partial(_first_state, lanes, rows, cohort))
+    return init_on_all(cores, partial(_first_state, lanes, rows, cohort))
 
 
 def _samples(federation: Federation, compares: bool) -> tuple[Data, Rows | None]:
     """The training samples; where a method compares on them, the validation samples behind them."""
     train, held = federation.train, federation.validation
     if not compares:
-        return Data(*(on_device(part) for part in train)), None
+        return Data(*(put_on_device(part) for part in train)), None
     require(
         held is not None, "federation", "no validation samples",
         "one with validation samples, on which this method compares models",
@@ -169,11 +174,11 @@ def _samples(federation: Federation, compares: bool) -> tuple[Data, Rows | None]
     )  # fmt: skip
     assert held is not None
     both = [np.concatenate(pair) for pair in zip(train[:2], held[:2], strict=True)]
-    rows = Rows(on_device(held.start + np.int32(len(train.x))), on_device(held.size))
-    return Data(*(on_device(part) for part in (*both, train.start, train.size))), rows
+    rows = Rows(put_on_device(held.start + np.int32(len(train.x))), put_on_device(held.size))
+    return Data(*(put_on_device(part) for part in (*both, train.start, train.size))), rows
 
 
-def rows_of_a_page(cohort: int, parties: int) -> int:
+def rows_per_page(cohort: int, parties: int) -> int:
     """Rows that are in memory at a time, where the others are in a store."""
     return min(parties, max(cohort, PAGE))
 
@@ -231,7 +236,7 @@ def _effort(steps: Any, epochs: Any, size: Host, batch_size: int) -> Effort:
         require(bool(np.all(units == np.round(units))), "steps", given, "whole numbers")
         return Effort(units.astype(np.int32), np.ones(n, np.int32))
     if np.all(units == np.round(units)):
-        return Effort(units.astype(np.int32), steps_an_epoch(size, batch_size))
+        return Effort(units.astype(np.int32), steps_per_epoch(size, batch_size))
     return Effort(np.ones(n, np.int32), np.ceil(units * size / batch_size).astype(np.int32))
 
 

@@ -15,7 +15,7 @@ ODD = tuple(pow(0x9E3779B1, t, 2**32) for t in range(1, 33))
 """One a turn. 32 turns leave no order of a few and no place of a million measurably likelier."""
 
 
-def place(i: Array, n: Array, key: Array) -> Array:
+def shuffled_position(i: Array, n: Array, key: Array) -> Array:
     """Where ``i`` goes in the order of 0, ..., ``n`` − 1 that ``key`` names; all three broadcast.
 
     In each turn a random centre pairs every x with centre − x (mod n), and a bit that both partners
@@ -29,7 +29,7 @@ def place(i: Array, n: Array, key: Array) -> Array:
     Reference: Hoang, Morris, Rogaway, "An enciphering scheme based on a card shuffle", 2012.
     """
     x, n = jnp.asarray(i, jnp.uint32), jnp.asarray(n, jnp.uint32)
-    key, unit = mixed(key), n.astype(jnp.float32) * 2.0**-24
+    key, unit = mix_bits(key), n.astype(jnp.float32) * 2.0**-24
     for odd in ODD:
         word = key * jnp.uint32(odd)
         word = (word ^ (word >> 15)) * jnp.uint32(0x2C1B3C6D)
@@ -47,7 +47,7 @@ def place(i: Array, n: Array, key: Array) -> Array:
     return places
 
 
-def mixed(word: Array) -> Array:
+def mix_bits(word: Array) -> Array:
     """A word whose every bit depends on all bits of the given one (the finaliser of MurmurHash3)."""
     word = jnp.asarray(word, jnp.uint32)
     word = (word ^ (word >> 16)) * jnp.uint32(0x85EBCA6B)

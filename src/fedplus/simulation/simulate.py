@@ -11,25 +11,25 @@ import numpy as np
 import numpy.typing as npt
 from jax.sharding import Mesh
 
-from fedplus._check import require, require_whole
 from fedplus.algorithm import AbstractAlgorithm
+from fedplus.check import require, require_integer
 from fedplus.data.federation import Federation
 from fedplus.models import Model
-from fedplus.simulation.cores import of_one, without_memory
-from fedplus.simulation.engine import CAPACITY, some_rounds
+from fedplus.simulation.checkpointing import Checkpointing
+from fedplus.simulation.cpu_devices import first_replica, without_memory
+from fedplus.simulation.engine import CAPACITY, run_rounds
+from fedplus.simulation.evaluated_models import EvaluatedModels
 from fedplus.simulation.faults import Fault
-from fedplus.simulation.figures import RoundFigures
-from fedplus.simulation.interrupt import interruptible
-from fedplus.simulation.judged import JudgedModels
+from fedplus.simulation.interrupt import catch_interrupt
+from fedplus.simulation.memory import memory_of_compiled, run_and_trim
 from fedplus.simulation.mesh import to_host
-from fedplus.simulation.pages import paged
+from fedplus.simulation.paging import open_paging
 from fedplus.simulation.progress import progress as shown
-from fedplus.simulation.record import Evaluated, Recorder, require_objective
-from fedplus.simulation.resume import Resumable
+from fedplus.simulation.recorder import NewEvaluation, Recorder, require_objective
+from fedplus.simulation.round_statistics import RoundStatistics
 from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers
 from fedplus.simulation.setup import Setup, set_up
-from fedplus.simulation.tidy import compiled, tidied
 
 PAUSE = 0.5
 """Seconds that the program runs, more or less, before it lets Python look up."""
@@ -64,7 +64,7 @@ def simulate(
     checkpoint_every: int | None = None,
     resume: bool = False,
     progress: bool | str | None = None,
-    observe: Callable[[Evaluated], None] | None = None,
+    observe: Callable[[NewEvaluation], None] | None = None,
 ) -> Run:
     """Train, and return the run: the models, figures of every round, evaluations.
 
@@ -117,7 +117,7 @@ def sweep(
     checkpoint_every: int | None = None, resume: bool = False,
     progress: bool | str | None = None,
     store: str | Path | None = None, diverged: Literal["raise", "count"] = "raise",
-    observe: Callable[[int, Evaluated], None] | None = None, **settings: Any,
+    observe: Callable[[int, NewEvaluation], None] | None = None, **settings: Any,
 ) -> list[Run]:  # fmt: skip
     """Several runs as one program: every method with every seed, in that order.
 
@@ -136,16 +136,16 @@ def sweep(
         keep=bool(path) or objective,
         **settings,
     )
-    pages = None if store is None else paged(setup, Path(store), resume)
+    pages = None if store is None else open_paging(setup, Path(store), resume)
     if evaluate_every is not None:
-        require_whole("evaluate_every", evaluate_every)
+        require_integer("evaluate_every", evaluate_every)
     every = evaluate_every or max(1, rounds // 20)
     if objective:
         require_objective(algorithms, stored=store is not None)
-    judged = JudgedModels(setup)
+    judged = EvaluatedModels(setup)
     book = Recorder(federation, model, path, objective, judged, setup.plan.mesh)
     recorded = {"path": [float(lam) for lam in path], "objective": bool(objective)}
-    keeper = Resumable.of(checkpoint, checkpoint_every, setup, recorded, pages)
+    keeper = Checkpointing.of(checkpoint, checkpoint_every, setup, recorded, pages)
     t, state = keeper.begin(setup.state, book, resume)
     require(t <= rounds, "rounds", rounds, f"at least {t}, the rounds that the checkpoint has done")
     lanes: Sequence[int | None] = range(len(setup.runs)) if setup.plan.lanes else [None]
@@ -154,20 +154,20 @@ def sweep(
             for one in book.earlier(lane):
                 observe(lane or 0, one)
     said, budget = "", 1
-    with shown(rounds, t, progress) as show, interruptible() as interrupt:
+    with shown(rounds, t, progress) as show, catch_interrupt() as interrupt:
         if pages is None and t < rounds:
-            state = compiled(setup, state, t)
+            state = memory_of_compiled(setup, state, t)
         while t < rounds:
             end = min(rounds, t + budget, (t // every + 1) * every, keeper.next_stop(t))
             end = end if pages is None else min(end, t + pages.most_rounds)
             begun = time.perf_counter()
             if pages is None:
-                state, told = some_rounds(
+                state, told = run_rounds(
                     setup.plan, setup.inputs, setup.lane, state, np.int32(t), np.int32(end)
                 )
             else:
                 state, told = pages.play(state, t, end)
-            figures: RoundFigures = to_host(told).read(end - t)
+            figures: RoundStatistics = to_host(told).read(end - t)
             if diverged == "raise":
                 _require_finite(figures, t, setup, keeper.saved)
             rate = (end - t) / (time.perf_counter() - begun)
@@ -175,8 +175,10 @@ def sweep(
             book.add_figures(figures)
             t = end
             if t % every == 0 or t == rounds:
-                with tidied():
-                    score = book.evaluate(t, setup.split(of_one(setup.plan.cores, state)), pages)
+                with run_and_trim():
+                    score = book.evaluate(
+                        t, setup.split(first_replica(setup.plan.cores, state)), pages
+                    )
                 said = f"{model.task.score_name} {score.mean():.4g}"
                 if observe is not None:
                     for lane in lanes:
@@ -186,7 +188,7 @@ def sweep(
             show(t, said)
             if interrupt.asked and t < rounds:
                 raise KeyboardInterrupt(keeper.interrupted(t, state, book))
-    state = of_one(setup.plan.cores, state)
+    state = first_replica(setup.plan.cores, state)
     if setup.plan.mesh is not None:
         state = jax.tree.map(jnp.asarray, to_host(state))
     return [
@@ -198,7 +200,7 @@ def sweep(
     ]  # fmt: skip
 
 
-def _require_finite(figures: RoundFigures, begin: int, setup: Setup, saved: Path | None) -> None:
+def _require_finite(figures: RoundStatistics, begin: int, setup: Setup, saved: Path | None) -> None:
     diverged = np.asarray(figures.diverged)
     if not diverged.any():
         return

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fedplus._types import Host
-from fedplus._write import PRIVATE, make_folder
+from fedplus.files import PRIVATE, make_folder
 
 ABSENT = -1
 """The slot of a party that has never trained."""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedplus._check import require, require_whole
 from fedplus.algorithm import AbstractAlgorithm
+from fedplus.check import require, require_integer
 from fedplus.data.federation import Federation
 from fedplus.data.split import Split
 from fedplus.kappa import KappaWarning
@@ -103,7 +103,7 @@ def tune(
         dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
     ]
     if samples is not None:
-        require_whole("samples", samples)
+        require_integer("samples", samples)
         chosen = np.random.default_rng(seed).permutation(len(candidates))[:samples]
         candidates = [candidates[i] for i in sorted(chosen.tolist())]
     with warnings.catch_warnings():
@@ -126,7 +126,7 @@ def tune(
         not best.diverged, "grid", f"{len(trials)} candidates that all diverged",
         "settings of which one trains", "Try a tenth of the learning rates, or scale the inputs.",
     )  # fmt: skip
-    edge = tuple(name for name, values in grid.items() if at_edge(best.settings[name], values))
+    edge = tuple(name for name, values in grid.items() if is_at_edge(best.settings[name], values))
     return Tuned(make(**best.settings), best.settings, best.mean, tuple(trials), edge)
 
 
@@ -169,7 +169,7 @@ def _trial(candidate: Mapping[str, Any], runs: Sequence[Any]) -> Trial:
     return Trial(candidate, mean, float(means.std()), diverged)
 
 
-def at_edge(value: Any, values: Sequence[Any]) -> bool:
+def is_at_edge(value: Any, values: Sequence[Any]) -> bool:
     """Whether it is the least or the largest number of several."""
     numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
     return len(set(numbers)) > 1 and value in (min(numbers), max(numbers))

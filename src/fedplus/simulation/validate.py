@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedplus._check import SettingError, require
 from fedplus.algorithm import AbstractAlgorithm
+from fedplus.check import SettingError, require
 from fedplus.data.federation import Federation
 from fedplus.data.split import Split
 from fedplus.models import BINARY, CLASSIFICATION, REGRESSION, Model

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from fedplus.data.files.file import File
+from fedplus.data.files.source import File
 
 TRIES = 3
 PAUSE = 1.0
@@ -25,7 +25,7 @@ Show = Callable[[int, int | None], None]
 """(bytes so far, bytes in all if known)."""
 
 
-def matches(path: Path, checksum: str) -> bool:
+def has_checksum(path: Path, checksum: str) -> bool:
     """Whether a file has this checksum; an empty one says nothing, and any file has it."""
     if not checksum:
         return True

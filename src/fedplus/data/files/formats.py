@@ -12,8 +12,8 @@ from typing import IO, Any
 import numpy as np
 
 from fedplus._types import Host
-from fedplus.data.files.file import DataError
-from fedplus.data.files.limits import Budget, limited
+from fedplus.data.files.limits import Budget, limit_stream
+from fedplus.data.files.source import DataError
 
 GZIP = b"\x1f\x8b"
 ROW = 16 * 2**20
@@ -32,7 +32,7 @@ IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x
 def read_idx(data: bytes, name: str) -> Host:
     """An array in the format of MNIST: two zeros, a type, the number of axes, their lengths, data."""
     if data[:2] == GZIP:
-        data = limited(gzip.GzipFile(fileobj=io.BytesIO(data)), name).read()
+        data = limit_stream(gzip.GzipFile(fileobj=io.BytesIO(data)), name).read()
     ok = len(data) >= 4 and data[:2] == b"\0\0" and data[2] in IDX_TYPES
     if not ok:
         raise DataError(f"{name} must be an idx file, got {data[:4]!r} at its beginning.")
@@ -46,13 +46,13 @@ def read_idx(data: bytes, name: str) -> Host:
     return flat.reshape(shape).astype(kind.newbyteorder("="), copy=False)
 
 
-def idx(path: Path) -> Host:
+def read_idx_file(path: Path) -> Host:
     """An idx file, gzipped or not."""
-    with limited(path.open("rb"), path.name) as file:
+    with limit_stream(path.open("rb"), path.name) as file:
         return read_idx(file.read(), path.name)
 
 
-def npz(path: Path, budget: Budget | None = None) -> dict[str, Host]:
+def read_npz(path: Path, budget: Budget | None = None) -> dict[str, Host]:
     """Return the arrays of an npz file by name.
 
     Args:
@@ -100,7 +100,7 @@ def _require_readable(entry: zipfile.ZipInfo) -> None:
         raise ValueError(f"{entry.filename} is neither stored nor deflated")
 
 
-def member(path: Path, name: str) -> IO[bytes]:
+def read_zip_member(path: Path, name: str) -> IO[bytes]:
     """One file of a zip archive, read in place: nothing is unpacked onto the disk."""
     archive = zipfile.ZipFile(path)
     try:
@@ -109,10 +109,10 @@ def member(path: Path, name: str) -> IO[bytes]:
         have = ", ".join(archive.namelist()[:5])
         raise DataError(f"{path} must contain {name}, got {have}, ...") from None
     _require_readable(entry)
-    return limited(archive.open(entry), f"{path}: {name}")
+    return limit_stream(archive.open(entry), f"{path}: {name}")
 
 
-def csv_rows(
+def read_csv_rows(
     path: Path,
     encoding: str = "utf-8-sig",
     delimiter: str = ",",
@@ -134,7 +134,7 @@ def csv_rows(
         packed = file.read(2) == GZIP
         file.seek(0)
         stream = gzip.GzipFile(fileobj=file) if packed else file
-        text = io.TextIOWrapper(limited(stream, path, budget), encoding=encoding, newline="")
+        text = io.TextIOWrapper(limit_stream(stream, path, budget), encoding=encoding, newline="")
         lines = _Lines(text, path)
         rows = []
         for row in csv.reader(lines, delimiter=delimiter):
@@ -166,7 +166,7 @@ class _Lines:
         return line
 
 
-def columns(rows: list[list[str]]) -> dict[str, list[str]]:
+def columns_by_name(rows: list[list[str]]) -> dict[str, list[str]]:
     """The columns of rows with a header, by name."""
     if not rows:
         raise ValueError("it is empty")
@@ -182,6 +182,6 @@ def columns(rows: list[list[str]]) -> dict[str, list[str]]:
     return {name: [row[i] for row in body] for i, name in enumerate(header)}
 
 
-def numbers(texts: list[str]) -> Host:
+def parse_floats(texts: list[str]) -> Host:
     """Floats; an empty text or ? is a missing number."""
     return np.array([float(t) if t not in ("", "?") else np.nan for t in texts])

@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import Protocol, final
 
-from fedplus._check import SettingError
-from fedplus.data.files.file import DataError
+from fedplus.check import SettingError
+from fedplus.data.files.source import DataError
 
 VARIABLE = "FEDPLUS_MAX_DATA_MB"
 DEFAULT = 4096
@@ -19,7 +19,7 @@ DEFAULT = 4096
 MB = 2**20
 
 
-def limit() -> int:
+def memory_limit() -> int:
     """Return the limit in bytes.
 
     Raises:
@@ -40,7 +40,7 @@ class Budget:
     """Memory that loading may still take; shared by all files of one federation."""
 
     def __init__(self) -> None:
-        self.limit = limit()
+        self.limit = memory_limit()
         self.taken = 0
         self._files: set[str] = set()
 
@@ -80,7 +80,7 @@ class Readable(Protocol):
 
 
 @final
-class Limited(io.RawIOBase):
+class LimitedStream(io.RawIOBase):
     """A stream whose bytes are counted as they are read."""
 
     def __init__(self, stream: Readable, path: Path | str, budget: Budget) -> None:
@@ -103,6 +103,8 @@ class Limited(io.RawIOBase):
         super().close()
 
 
-def limited(stream: Readable, path: Path | str, budget: Budget | None = None) -> io.BufferedReader:
+def limit_stream(
+    stream: Readable, path: Path | str, budget: Budget | None = None
+) -> io.BufferedReader:
     """Return the stream, which from now on refuses to give more than the limit."""
-    return io.BufferedReader(Limited(stream, path, budget or Budget()), 1 << 16)
+    return io.BufferedReader(LimitedStream(stream, path, budget or Budget()), 1 << 16)

@@ -16,7 +16,7 @@ from fedplus.data.sets import (
     synthetic,
     synthetic_regression,
 )
-from fedplus.data.sets.data_set import DataSet
+from fedplus.data.sets.base import DataSet
 
 SETS: dict[str, DataSet] = {
     one.name: one

@@ -6,11 +6,11 @@ import numpy as np
 
 from fedplus._types import Host
 from fedplus.data.federation import Federation
-from fedplus.data.info import Info
-from fedplus.data.sets import recipe
-from fedplus.data.sets.data_set import DataSet
+from fedplus.data.metadata import Metadata
+from fedplus.data.sets import image_variants
+from fedplus.data.sets.base import DataSet
 
-INFO = Info(classes=tuple("0123456789"), image=(8, 8))
+INFO = Metadata(classes=tuple("0123456789"), image=(8, 8))
 SOURCE = "Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998), in scikit-learn"
 LICENCE = "CC BY 4.0 (UCI)"
 
@@ -28,8 +28,8 @@ def robust(
     *, seed: int, parties: int = 10, outliers: float | None = None, test_share: float = 0.5,
     validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """See ``recipe.robust``."""
-    return recipe.robust(
+    """See ``image_variants.robust``."""
+    return image_variants.robust(
         *_digits(), INFO, seed=seed, parties=parties, outliers=outliers, test_share=test_share,
         validation_share=validation_share,
     )  # fmt: skip
@@ -39,12 +39,12 @@ def personal(
     *, seed: int, parties: int = 10, outliers: float | None = None, scale: float = 1.0,
     noisy_classes: int = 2, test_share: float = 0.5, validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """See ``recipe.personal``."""
+    """See ``image_variants.personal``."""
     made = robust(
         seed=seed, parties=parties, outliers=outliers, test_share=test_share,
         validation_share=validation_share,
     )  # fmt: skip
-    return recipe.personal(made, seed=seed, scale=scale, noisy_classes=noisy_classes)
+    return image_variants.personal(made, seed=seed, scale=scale, noisy_classes=noisy_classes)
 
 
 ROBUST = DataSet(

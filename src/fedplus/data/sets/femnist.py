@@ -6,11 +6,11 @@ import numpy as np
 
 from fedplus._types import Host
 from fedplus.data.federation import Federation
-from fedplus.data.files import DataError, File, Source, obtain
-from fedplus.data.files.formats import member, read_idx
-from fedplus.data.files.prepared import prepared
+from fedplus.data.files import DataError, File, Source, load_source
+from fedplus.data.files.extracted_cache import cached_arrays
+from fedplus.data.files.formats import read_idx, read_zip_member
 from fedplus.data.sets import letters as recipe
-from fedplus.data.sets.data_set import DataSet
+from fedplus.data.sets.base import DataSet
 
 FIRST = 36
 """EMNIST's label of a in its split "byclass": digits, then capitals, then small letters."""
@@ -42,7 +42,7 @@ def _parts(path: Path, what: str) -> Host:
 
 def _idx(path: Path, part: str, kind: str) -> Host:
     name = f"gzip/emnist-byclass-{part}-{kind}-ubyte.gz"
-    with member(path, name) as packed:
+    with read_zip_member(path, name) as packed:
         return read_idx(packed.read(), name)
 
 
@@ -51,7 +51,7 @@ def _read(path: Path) -> tuple[Host, Host]:
         x, y = read_emnist(path)
         return {"x": x, "y": y}
 
-    arrays = prepared(f"emnist-a-to-j-{path.stat().st_size}", build)
+    arrays = cached_arrays(f"emnist-a-to-j-{path.stat().st_size}", build)
     return arrays["x"], arrays["y"]
 
 
@@ -63,7 +63,7 @@ def make(
     validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
     """See ``letters.federation``."""
-    x, y = obtain(EMNIST)
+    x, y = load_source(EMNIST)
     return recipe.federation(
         x.astype(np.float32) / 255, y, seed=seed, parties=parties, letters=letters,
         test_share=test_share, validation_share=validation_share,

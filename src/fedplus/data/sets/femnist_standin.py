@@ -6,15 +6,15 @@ import numpy as np
 
 from fedplus._types import Host
 from fedplus.data.federation import Federation
-from fedplus.data.files import File, Source, obtain
-from fedplus.data.files.formats import npz
+from fedplus.data.files import File, Source, load_source
+from fedplus.data.files.formats import read_npz
 from fedplus.data.sets import letters as recipe
-from fedplus.data.sets.data_set import DataSet
+from fedplus.data.sets.base import DataSet
 
 
 def _read(path: Path) -> tuple[Host, Host]:
     """Images (n, 784) in {0, 1}: 16 × 8 pixels, made twice as wide, in the middle of 28 × 28."""
-    arrays = npz(path)
+    arrays = read_npz(path)
     wanted = arrays["label"] < len(recipe.LETTERS)
     small = np.unpackbits(arrays["images16x8_bits"][wanted], axis=1).reshape(-1, 16, 8)
     x = np.zeros((len(small), 28, 28), dtype=np.float32)
@@ -42,7 +42,7 @@ def make(
     validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
     """See ``letters.federation``."""
-    x, y = obtain(LETTERS)
+    x, y = load_source(LETTERS)
     return recipe.federation(
         x, y, seed=seed, parties=parties, letters=letters, test_share=test_share,
         validation_share=validation_share,

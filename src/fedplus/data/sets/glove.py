@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._check import require
 from fedplus._types import Host
-from fedplus.data.files import DataError, File, Source, obtain
-from fedplus.data.files.formats import member, npz
-from fedplus.data.files.prepared import prepared
+from fedplus.check import require
+from fedplus.data.files import DataError, File, Source, load_source
+from fedplus.data.files.extracted_cache import cached_arrays
+from fedplus.data.files.formats import read_npz, read_zip_member
 
 ARCHIVE = File(
     "glove/glove.6B.zip",
@@ -40,17 +40,17 @@ def sources(features: int, words: Iterable[str] = ()) -> tuple[Source, ...]:
     return (Source((File(name, f"sha256:{SUBSETS[features]}"),), _from_subset), whole)
 
 
-def vectors(words: Iterable[str], features: int) -> tuple[list[str], Host]:
+def word_vectors(words: Iterable[str], features: int) -> tuple[list[str], Host]:
     """Those of the words that GloVe knows, in alphabetical order, and their vectors."""
     wanted = set(words)
-    known, table = obtain(sources(features, wanted))
+    known, table = load_source(sources(features, wanted))
     place = {word: i for i, word in enumerate(known)}
     kept = sorted(word for word in wanted if word in place)
     return kept, table[[place[word] for word in kept]].astype(np.float32)
 
 
 def _from_subset(path: Path) -> tuple[list[str], Host]:
-    arrays = npz(path)
+    arrays = read_npz(path)
     return arrays["words"].tobytes().decode("utf-8").split("\n"), arrays["vectors"]
 
 
@@ -60,7 +60,7 @@ def _from_archive(path: Path, features: int, wanted: frozenset[str]) -> tuple[li
 
     def build() -> dict[str, Host]:
         words, rows = [], []
-        with member(path, f"glove.6B.{features}d.txt") as lines:
+        with read_zip_member(path, f"glove.6B.{features}d.txt") as lines:
             for line in lines:
                 word, _, numbers = line.partition(b" ")
                 if word.decode("utf-8") in wanted:
@@ -71,5 +71,5 @@ def _from_archive(path: Path, features: int, wanted: frozenset[str]) -> tuple[li
         return {"words": np.frombuffer(b"\n".join(words), np.uint8), "vectors": np.stack(rows)}
 
     name = f"glove-{features}d-{hashlib.sha256(listed).hexdigest()[:16]}"
-    arrays = prepared(name, build)
+    arrays = cached_arrays(name, build)
     return arrays["words"].tobytes().decode("utf-8").split("\n"), arrays["vectors"]

@@ -6,12 +6,12 @@ import numpy as np
 
 from fedplus._types import Host
 from fedplus.data.federation import Federation
-from fedplus.data.files import DataError, File, Source, obtain
-from fedplus.data.files.formats import columns, csv_rows, numbers
-from fedplus.data.info import Info
+from fedplus.data.files import DataError, File, Source, load_source
+from fedplus.data.files.formats import columns_by_name, parse_floats, read_csv_rows
+from fedplus.data.metadata import Metadata
 from fedplus.data.partition import by_column
-from fedplus.data.sets.data_set import DataSet
-from fedplus.data.tables import federation_with_gaps
+from fedplus.data.sets.base import DataSet
+from fedplus.data.tables import federation_with_missing_values
 
 ADDRESS = "https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/"
 HOSPITALS = {
@@ -33,18 +33,18 @@ ZERO_IS_MISSING = ("trestbps", "chol")
 def _from_uci(*paths: Path) -> tuple[Host, Host]:
     rows, whose = [], []
     for name, path in zip(HOSPITALS, paths, strict=True):
-        mine = [row for row in csv_rows(path) if row]
+        mine = [row for row in read_csv_rows(path) if row]
         if any(len(row) != len(MEASURES) + 1 for row in mine):
             raise DataError(f"{path} must have 14 numbers a patient.")
         rows += mine
         whose += [name] * len(mine)
-    return np.stack([numbers(row) for row in rows]), np.array(whose)
+    return np.stack([parse_floats(row) for row in rows]), np.array(whose)
 
 
 def _from_csv(path: Path) -> tuple[Host, Host]:
-    table = columns(csv_rows(path))
+    table = columns_by_name(read_csv_rows(path))
     whose = np.array(table["hospital"])
-    return np.stack([numbers(table[name]) for name in (*MEASURES, "num")], axis=1), whose
+    return np.stack([parse_floats(table[name]) for name in (*MEASURES, "num")], axis=1), whose
 
 
 PATIENTS = (
@@ -73,14 +73,14 @@ PATIENTS = (
 
 def make(*, seed: int, test_share: float = 0.2, validation_share: float = 0.0) -> Federation:
     """Y says whether there is a disease. Gaps become training means, with an input that says so."""
-    table, whose = obtain(PATIENTS)
+    table, whose = load_source(PATIENTS)
     x = _inputs(table[:, :-1])
     y = (table[:, -1] > 0).astype(np.int32)
     rows = by_column(whose)(y, np.random.default_rng(0))
-    made = federation_with_gaps(
+    made = federation_with_missing_values(
         x, y, rows, {"seed": seed, "test_share": test_share, "validation_share": validation_share}
     )
-    return made.standardised()._replace(info=Info(classes=("healthy", "disease")))
+    return made.standardise()._replace(info=Metadata(classes=("healthy", "disease")))
 
 
 def _inputs(table: Host) -> Host:

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from fedplus._check import require
 from fedplus._types import Host
+from fedplus.check import require
 from fedplus.data.federation import Federation
-from fedplus.data.info import Info
-from fedplus.data.partition import drawn, holders
+from fedplus.data.metadata import Metadata
+from fedplus.data.partition import class_holders, draw_rows
 
 LETTERS = "abcdefghij"
-INFO = Info(classes=tuple(LETTERS), image=(28, 28))
+INFO = Metadata(classes=tuple(LETTERS), image=(28, 28))
 MOST = 4000
 """Images of a letter that are used at most, as in FedProx's code."""
 
@@ -28,7 +28,9 @@ def federation(
     def how(y: Host, rng: np.random.Generator) -> dict[str, Host]:
         sizes = 5 + np.floor(rng.lognormal(4, 1, parties)).astype(np.int64)
         wanted = np.zeros((parties, len(LETTERS)), dtype=np.int64)
-        for mine, held, size in zip(wanted, holders(parties, letters, 10), sizes, strict=True):
+        for mine, held, size in zip(
+            wanted, class_holders(parties, letters, 10), sizes, strict=True
+        ):
             mine[held] = np.diff(np.arange(letters + 1) * size // letters)
         there, holders_of = np.minimum(np.bincount(y, minlength=10), MOST), (wanted > 0).sum(0)
         enough = bool((there >= holders_of).all())
@@ -36,7 +38,7 @@ def federation(
         spare = np.maximum(wanted.sum(0) - holders_of, 1)
         share = np.minimum(1, (there - holders_of) / spare)
         more = np.floor(np.maximum(wanted - 1, 0) * share).astype(np.int64)
-        return drawn(y, (wanted > 0) + more, rng)
+        return draw_rows(y, (wanted > 0) + more, rng)
 
     made = Federation.from_partition(
         x, y, how, seed=seed, test_share=test_share, validation_share=validation_share

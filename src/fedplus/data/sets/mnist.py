@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from fedplus._check import require
 from fedplus._types import Host
+from fedplus.check import require
 from fedplus.data.federation import Federation
 from fedplus.data.partition import shards
-from fedplus.data.sets.data_set import DataSet
-from fedplus.data.sets.mnist_files import INFO, LICENCE, MNIST, SOURCE, images, scaled
+from fedplus.data.sets.base import DataSet
+from fedplus.data.sets.mnist_files import INFO, LICENCE, MNIST, SOURCE, load_images, scale
 
 LEAST = 10
 """Images that a party has at least, as in FedProx's code."""
@@ -30,7 +30,7 @@ def make(
         validation_share: Of the training images.
     """
     require(1 <= digits <= 10, "digits", digits, "from 1 to 10")
-    x, y = images()
+    x, y = load_images()
     how = shards(parties, digits, uneven=uneven, least=-(-LEAST // digits))
     federation = Federation.from_partition(
         _pixel_by_pixel(x), y, how, seed=seed, test_share=test_share,
@@ -49,7 +49,7 @@ def _pixel_by_pixel(x: Host) -> Host:
         squares += ones @ block**2
     mean = total / len(x) / 255
     spread = np.sqrt(squares / len(x) / 255**2 - mean**2) + 0.001
-    return scaled(x, (1 / 255 / spread).astype(np.float32), (mean / spread).astype(np.float32))
+    return scale(x, (1 / 255 / spread).astype(np.float32), (mean / spread).astype(np.float32))
 
 
 SET = DataSet(

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from fedplus._types import Host
-from fedplus.data.files import DataError, File, Source, obtain
-from fedplus.data.files.formats import idx
-from fedplus.data.info import Info
+from fedplus.data.files import DataError, File, Source, load_source
+from fedplus.data.files.formats import read_idx_file
+from fedplus.data.metadata import Metadata
 
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -16,7 +16,7 @@ MIRRORS = (
 )
 SOURCE = "MNIST (LeCun, Cortes and Burges 1998)"
 LICENCE = "CC BY-SA 3.0"
-INFO = Info(classes=tuple("0123456789"), image=(28, 28))
+INFO = Metadata(classes=tuple("0123456789"), image=(28, 28))
 MEAN, SPREAD = 0.1307, 0.3081
 """Of the training images' pixels over 255, as everybody rounds them."""
 
@@ -26,7 +26,7 @@ def _file(name: str, sha256: str) -> File:
 
 
 def _read(*paths: Path) -> tuple[Host, Host]:
-    images, labels, more_images, more_labels = map(idx, paths)
+    images, labels, more_images, more_labels = map(read_idx_file, paths)
     if images.shape[1:] != (28, 28) or len(images) != len(labels):
         raise DataError(f"{paths[0]} must hold 28 × 28 images, got shape {images.shape}.")
     x = np.concatenate([images, more_images]).reshape(-1, 784)
@@ -58,17 +58,17 @@ MNIST = (
 )
 
 
-def images() -> tuple[Host, Host]:
+def load_images() -> tuple[Host, Host]:
     """(70,000, 784) bytes and their labels: the training images first, then the test images."""
-    return obtain(MNIST)  # type: ignore[no-any-return]
+    return load_source(MNIST)  # type: ignore[no-any-return]
 
 
-def standardised(x: Host) -> Host:
+def standardise(x: Host) -> Host:
     """(x/255 − 0.1307)/0.3081."""
-    return scaled(x, np.float32(1 / 255 / SPREAD), np.float32(MEAN / SPREAD))
+    return scale(x, np.float32(1 / 255 / SPREAD), np.float32(MEAN / SPREAD))
 
 
-def scaled(x: Host, slope: Any, shift: Any) -> Host:
+def scale(x: Host, slope: Any, shift: Any) -> Host:
     """X · slope − shift in float32, in place: a copy fewer is a third of the time."""
     made = x.astype(np.float32)
     made *= slope

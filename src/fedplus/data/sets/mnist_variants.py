@@ -1,21 +1,21 @@
 """``mnist-robust`` and ``mnist-personal``, of the paper's Table 2."""
 
-from fedplus._check import require
+from fedplus.check import require
 from fedplus.data.federation import Federation
-from fedplus.data.sets import recipe
-from fedplus.data.sets.data_set import DataSet
-from fedplus.data.sets.mnist_files import INFO, LICENCE, MNIST, SOURCE, images, standardised
+from fedplus.data.sets import image_variants
+from fedplus.data.sets.base import DataSet
+from fedplus.data.sets.mnist_files import INFO, LICENCE, MNIST, SOURCE, load_images, standardise
 
 
 def robust(
     *, seed: int, parties: int = 10, outliers: float | None = None, samples: int = 60_000,
     test_share: float = 0.5, validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """See ``recipe.robust``; ``samples`` is how many of the 70,000 images are used."""
-    x, y = images()
+    """See ``image_variants.robust``; ``samples`` is how many of the 70,000 images are used."""
+    x, y = load_images()
     require(samples <= len(x), "samples", samples, f"at most {len(x)}")
-    return recipe.robust(
-        standardised(x[:samples]), y[:samples], INFO, seed=seed, parties=parties,
+    return image_variants.robust(
+        standardise(x[:samples]), y[:samples], INFO, seed=seed, parties=parties,
         outliers=outliers, test_share=test_share, validation_share=validation_share,
     )  # fmt: skip
 
@@ -25,12 +25,12 @@ def personal(
     noisy_classes: int = 2, samples: int = 60_000, test_share: float = 0.5,
     validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """See ``recipe.personal``."""
+    """See ``image_variants.personal``."""
     made = robust(
         seed=seed, parties=parties, outliers=outliers, samples=samples, test_share=test_share,
         validation_share=validation_share,
     )  # fmt: skip
-    return recipe.personal(made, seed=seed, scale=scale, noisy_classes=noisy_classes)
+    return image_variants.personal(made, seed=seed, scale=scale, noisy_classes=noisy_classes)
 
 
 SAID = (

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._check import require, require_whole
 from fedplus._types import Host
+from fedplus.check import require, require_integer
 from fedplus.data.federation import Federation
-from fedplus.data.files import File, Source, obtain
-from fedplus.data.files.formats import idx, npz
+from fedplus.data.files import File, Source, load_source
+from fedplus.data.files.formats import read_idx_file, read_npz
 from fedplus.data.partition import by_column
-from fedplus.data.sets.data_set import DataSet
-from fedplus.data.sets.mnist_files import INFO, LICENCE, MNIST, SOURCE, images, standardised
+from fedplus.data.sets.base import DataSet
+from fedplus.data.sets.mnist_files import INFO, LICENCE, MNIST, SOURCE, load_images, standardise
 
 ADDRESS = "https://raw.githubusercontent.com/facebookresearch/qmnist"
 COMMIT = "94061367ec2e099ea18c553c75727ecf849ddb9b"
@@ -24,11 +24,11 @@ def _file(name: str, sha256: str) -> File:
 
 def _read_qmnist(train: Path, test: Path) -> Host:
     """The third column is the writer; QMNIST's first 10,000 test images are MNIST's."""
-    return np.concatenate([idx(train)[:60_000, 2], idx(test)[:10_000, 2]])
+    return np.concatenate([read_idx_file(train)[:60_000, 2], read_idx_file(test)[:10_000, 2]])
 
 
 def _read_npz(path: Path) -> Host:
-    arrays = npz(path)
+    arrays = read_npz(path)
     return np.concatenate([arrays["train_writer"], arrays["test_writer"]])
 
 
@@ -66,9 +66,9 @@ def make(
 
     With ``parties`` so many of them, the same for every seed, evenly spread over the numbers.
     """
-    (x, y), writer = images(), obtain(WRITERS)
+    (x, y), writer = load_images(), load_source(WRITERS)
     if parties is not None:
-        require_whole("mnist-writers' parties", parties)
+        require_integer("mnist-writers' parties", parties)
         number, count = np.unique(writer, return_counts=True)
         enough = number[count >= least]
         require(
@@ -79,7 +79,7 @@ def make(
         kept = np.isin(writer, enough[spread])
         x, y, writer = x[kept], y[kept], writer[kept]
     federation = Federation.from_partition(
-        standardised(x), y, by_column(writer), seed=seed, least=least, small="drop",
+        standardise(x), y, by_column(writer), seed=seed, least=least, small="drop",
         test_share=test_share, validation_share=validation_share,
     )  # fmt: skip
     return federation._replace(info=INFO)

@@ -5,21 +5,21 @@ from typing import Literal
 
 import numpy as np
 
-from fedplus._check import require
 from fedplus._types import Host
+from fedplus.check import require
 from fedplus.data.federation import Federation
-from fedplus.data.files import File, Source, obtain
-from fedplus.data.files.formats import columns, csv_rows, numbers
+from fedplus.data.files import File, Source, load_source
+from fedplus.data.files.formats import columns_by_name, parse_floats, read_csv_rows
 from fedplus.data.partition import by_column
-from fedplus.data.sets.data_set import DataSet
+from fedplus.data.sets.base import DataSet
 
 SCORES = ("motor_UPDRS", "total_UPDRS")
 COMMIT = "deb237cac5ac21f2254f96077e53ec90f401a4c5"
 
 
 def _from_csv(path: Path, delimiter: str = ",") -> dict[str, Host]:
-    table = columns(csv_rows(path, delimiter=delimiter))
-    return {name: numbers(cells) for name, cells in table.items()}
+    table = columns_by_name(read_csv_rows(path, delimiter=delimiter))
+    return {name: parse_floats(cells) for name, cells in table.items()}
 
 
 RECORDINGS = (
@@ -54,7 +54,7 @@ def make(
 ) -> Federation:  # fmt: skip
     """Y is the score that a physician gives; x the voice measures, age, sex and time, standardised."""
     require(target in SCORES, "target", repr(target), " or ".join(SCORES))
-    table = dict(obtain(RECORDINGS))
+    table = dict(load_source(RECORDINGS))
     patient = table.pop("subject#").astype(int)
     y = table[target].astype(np.float32)
     x = np.stack([table[name] for name in table if name not in SCORES], axis=1)
@@ -62,7 +62,7 @@ def make(
         x.astype(np.float32), y, by_column(patient), seed=seed, test_share=test_share,
         validation_share=validation_share,
     )  # fmt: skip
-    return made.standardised()
+    return made.standardise()
 
 
 SET = DataSet(

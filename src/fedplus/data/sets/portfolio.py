@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._check import require
 from fedplus._types import Host
+from fedplus.check import require
 from fedplus.data.federation import Federation
-from fedplus.data.files import DataError, File, Source, obtain
-from fedplus.data.files.formats import columns, csv_rows, npz, numbers
-from fedplus.data.sets.data_set import DataSet
+from fedplus.data.files import DataError, File, Source, load_source
+from fedplus.data.files.formats import columns_by_name, parse_floats, read_csv_rows, read_npz
+from fedplus.data.sets.base import DataSet
 from fedplus.data.split import Pair
 
 SECTORS = {
@@ -28,21 +28,21 @@ FIELDS = ("close", "high", "low")
 
 
 def _from_npz(path: Path) -> tuple[list[str], Host]:
-    arrays = npz(path)
+    arrays = read_npz(path)
     order = [arrays["fields"].tolist().index(field) for field in FIELDS]
     return arrays["tickers"].tolist(), arrays["ohlc"][:, :, order]
 
 
 def _from_csv(path: Path) -> tuple[list[str], Host]:
     """Kaggle's file: a row a day and stock; a missing day keeps the last prices."""
-    table = columns(csv_rows(path))
+    table = columns_by_name(read_csv_rows(path))
     if not {"date", "Name", *FIELDS} <= set(table):
         raise DataError(f"{path} must have the columns date, Name, {', '.join(FIELDS)}.")
     dates, day = np.unique(table["date"], return_inverse=True)
     tickers, stock = np.unique(table["Name"], return_inverse=True)
     prices = np.full((len(dates), len(tickers), len(FIELDS)), np.nan, dtype=np.float32)
     for i, field in enumerate(FIELDS):
-        prices[day, stock, i] = numbers(table[field])
+        prices[day, stock, i] = parse_floats(table[field])
     for today, before in zip(prices[1:], prices[:-1], strict=True):
         today[...] = np.where(np.isnan(today), before, today)
     return tickers.tolist(), prices
@@ -97,7 +97,7 @@ def make(
     require(1 <= parties <= len(SECTORS), "parties", parties, f"from 1 to {len(SECTORS)}")
     most = min(len(names.split()) for names in SECTORS.values())
     require(1 <= assets <= most, "assets", assets, f"from 1 to {most}")
-    tickers, prices = obtain(PRICES)
+    tickers, prices = load_source(PRICES)
     require(1 <= window < len(prices) - 2, "window", window, f"from 1 to {len(prices) - 3}")
     place = {ticker: i for i, ticker in enumerate(tickers)}
     names = list(SECTORS)[:parties]

@@ -7,16 +7,16 @@ import numpy as np
 
 from fedplus._types import Host
 from fedplus.data.federation import Federation
-from fedplus.data.files import File, Source, obtain
-from fedplus.data.files.formats import npz
+from fedplus.data.files import File, Source, load_source
+from fedplus.data.files.formats import read_npz
 from fedplus.data.partition import by_column
-from fedplus.data.sets.data_set import DataSet
+from fedplus.data.sets.base import DataSet
 
 COMMIT = "fb9751594983df020ddc4f7e4a40520ee7c37989"
 
 
 def _from_npz(path: Path) -> tuple[Host, Host, Host]:
-    arrays = npz(path)
+    arrays = read_npz(path)
     return arrays["X"], arrays["y"], arrays["school"]
 
 
@@ -58,12 +58,12 @@ PUPILS = (
 
 def make(*, seed: int, test_share: float = 0.2, validation_share: float = 0.0) -> Federation:
     """Y is a pupil's exam score; x says year, sex, group, ... in standardised numbers."""
-    x, y, school = obtain(PUPILS)
+    x, y, school = load_source(PUPILS)
     made = Federation.from_partition(
         x.astype(np.float32), y.astype(np.float32), by_column(school), seed=seed,
         test_share=test_share, validation_share=validation_share,
     )  # fmt: skip
-    return made.standardised()
+    return made.standardise()
 
 
 SET = DataSet(

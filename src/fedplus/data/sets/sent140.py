@@ -8,10 +8,10 @@ import numpy as np
 
 from fedplus._types import Host
 from fedplus.data.federation import Federation
-from fedplus.data.files import DataError, File, Source, obtain
-from fedplus.data.files.formats import member
+from fedplus.data.files import DataError, File, Source, load_source
+from fedplus.data.files.formats import read_zip_member
 from fedplus.data.sets import glove, tweets
-from fedplus.data.sets.data_set import DataSet
+from fedplus.data.sets.base import DataSet
 
 SOURCE = "Sentiment140 (Go, Bhayani and Huang 2009)"
 LICENCE = "none stated; research use"
@@ -29,7 +29,7 @@ def read_archive(path: Path) -> tuple[list[str], Host, Host]:
     """(texts, labels 0 and 1, accounts) of the training file; neutral tweets are left out."""
     name = "training.1600000.processed.noemoticon.csv"
     texts, labels, accounts = [], [], []
-    with member(path, name) as packed:
+    with read_zip_member(path, name) as packed:
         lines = io.TextIOWrapper(packed, encoding="latin-1", newline="")
         for row in csv.reader(lines):
             if len(row) != 6 or row[0] not in ("0", "2", "4"):
@@ -49,7 +49,7 @@ def make(
     validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
     """See ``tweets.federation``."""
-    texts, labels, accounts = obtain(TWEETS)
+    texts, labels, accounts = load_source(TWEETS)
     return tweets.federation(
         texts, labels, accounts, seed=seed, least=least, length=length, features=features,
         test_share=test_share, validation_share=validation_share,

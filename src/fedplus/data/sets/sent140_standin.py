@@ -6,15 +6,15 @@ import numpy as np
 
 from fedplus._types import Host
 from fedplus.data.federation import Federation
-from fedplus.data.files import File, Source, obtain
-from fedplus.data.files.formats import columns, csv_rows
+from fedplus.data.files import File, Source, load_source
+from fedplus.data.files.formats import columns_by_name, read_csv_rows
 from fedplus.data.sets import glove, tweets
-from fedplus.data.sets.data_set import DataSet
+from fedplus.data.sets.base import DataSet
 from fedplus.data.sets.sent140 import LICENCE, SOURCE
 
 
 def _read(path: Path) -> tuple[list[str], Host, Host]:
-    table = columns(csv_rows(path))
+    table = columns_by_name(read_csv_rows(path))
     labels = np.array(table["label"], dtype=np.int32)
     return table["text"], labels, np.array(table["user"], dtype=np.int32)
 
@@ -39,7 +39,7 @@ def make(
     validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
     """See ``tweets.federation``."""
-    texts, labels, accounts = obtain(TWEETS)
+    texts, labels, accounts = load_source(TWEETS)
     return tweets.federation(
         texts, labels, accounts, seed=seed, least=least, length=length, features=features,
         test_share=test_share, validation_share=validation_share,

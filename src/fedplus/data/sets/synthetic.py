@@ -5,16 +5,16 @@ from typing import Literal
 
 import numpy as np
 
-from fedplus._check import require, require_number
 from fedplus._types import Host
+from fedplus.check import require, require_number
 from fedplus.data.federation import Federation
-from fedplus.data.info import Info
-from fedplus.data.sets.data_set import DataSet
+from fedplus.data.metadata import Metadata
+from fedplus.data.sets.base import DataSet
 
 FEATURES, CLASSES = 60, 10
 GENERATED = 5
 """What its random numbers are for: see ``holdout``."""
-INFO = Info(classes=tuple(map(str, range(CLASSES))))
+INFO = Metadata(classes=tuple(map(str, range(CLASSES))))
 
 
 def make(

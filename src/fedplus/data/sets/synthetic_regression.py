@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fedplus._check import require
+from fedplus.check import require
 from fedplus.data.federation import Federation
-from fedplus.data.info import Info
-from fedplus.data.sets.data_set import DataSet
+from fedplus.data.metadata import Metadata
+from fedplus.data.sets.base import DataSet
 from fedplus.data.sets.synthetic import GENERATED
 
 
@@ -43,7 +43,7 @@ def make(
     federation = Federation.from_arrays(
         pairs, seed=seed, test_share=test_share, validation_share=validation_share
     )
-    return federation._replace(info=Info(outliers=federation.names[-1:]))
+    return federation._replace(info=Metadata(outliers=federation.names[-1:]))
 
 
 SET = DataSet(

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedplus._types import Host
 from fedplus.data.federation import Federation
-from fedplus.data.info import Info
+from fedplus.data.metadata import Metadata
 from fedplus.data.partition import by_column
 from fedplus.data.sets import glove
 
@@ -14,7 +14,7 @@ TOKEN = re.compile(r"[\w']+|[.,!?;]")
 PADDING, UNKNOWN = 0, 1
 
 
-def tokens(text: str, length: int) -> list[str]:
+def tokenise(text: str, length: int) -> list[str]:
     """The first ``length`` words and marks, in lower case: GloVe knows no capitals."""
     return TOKEN.findall(text.lower())[:length]
 
@@ -30,8 +30,8 @@ def federation(
     """
     names, which, count = np.unique(accounts, return_inverse=True, return_counts=True)
     wanted = np.flatnonzero(count[which] >= least)
-    split = [tokens(texts[i], length) for i in wanted]
-    words, vectors = glove.vectors((w for tweet in split for w in tweet), features)
+    split = [tokenise(texts[i], length) for i in wanted]
+    words, vectors = glove.word_vectors((w for tweet in split for w in tweet), features)
     number = {word: i + 2 for i, word in enumerate(words)}
     x = np.full((len(split), length), PADDING, dtype=np.int32)
     for row, tweet in zip(x, split, strict=True):
@@ -41,7 +41,7 @@ def federation(
         x, labels[wanted].astype(np.int32), by_column(names[which[wanted]]), seed=seed,
         test_share=test_share, validation_share=validation_share,
     )  # fmt: skip
-    info = Info(
+    info = Metadata(
         classes=("negative", "positive"), words=("", "?", *words),
         embedding=np.concatenate([np.zeros((2, features), np.float32), vectors]),
     )  # fmt: skip

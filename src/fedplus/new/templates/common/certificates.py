@@ -6,7 +6,7 @@ Give each party ``ca.crt`` and its own ``node-K``; the server keeps the rest. Ne
 import argparse
 from pathlib import Path
 
-from fedplus._check import SettingError
+from fedplus.check import SettingError
 from fedplus.flower.certificates import write_certificates, write_key
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from fedplus.flower.local import COMPLETED, deployed
+from fedplus.flower.local_deployment import COMPLETED, deploy_locally
 from fedplus.flower.pinning import app_hash
 
 if __name__ == "__main__":
@@ -23,7 +23,7 @@ if __name__ == "__main__":
     app = Path(__file__).parent
     print(f"The app's hash, which its parties pin: {app_hash(app)}")
     print(f"Starting a SuperLink and {given.parties} SuperNodes; logs are in {given.folder}")
-    with deployed(app, given.folder, given.parties) as here:
+    with deploy_locally(app, given.folder, given.parties) as here:
         status = here.followed(here.run(rounds=given.rounds, least=given.parties))
     print(f"{status}. A report: fedplus report {given.folder / 'state' / 'fedapp' / 'server'}")
     sys.exit(status != COMPLETED)
