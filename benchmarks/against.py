@@ -71,7 +71,7 @@ def run(checkout, *args, **environment):
 
 
 def in_turn(other, *args):
-    """Return what the other checkout prints (twice) and what this one prints."""
+    """Return the results of the other checkout (two runs) and of this one."""
     first = run(other, *args)
     mine = run(HERE.parent, *args)
     return first, run(other, *args), mine
@@ -93,7 +93,7 @@ def aggregation_shares(other, sizes):
 
 
 def simulation_shares(other, workloads, seconds):
-    """Compare rounds a second, memory and the time to the first round."""
+    """Compare rounds per second, memory and the time to the first round."""
     rows = {}
     for workload in workloads:
         for method in WORKLOADS[workload]:
@@ -113,7 +113,7 @@ def simulation_shares(other, workloads, seconds):
 
 
 def first_process(other, repeats=3):
-    """Compare the seconds to the end of the first round if no cache holds anything yet."""
+    """Compare the seconds to the end of the first round with empty caches."""
     script = [str(HERE / "ours.py"), "--workload", "B", "--method", "fedgeomed+", "--seconds", "1"]
     times = {"other": [], "this": []}
     for _ in range(repeats):
@@ -127,7 +127,7 @@ def first_process(other, repeats=3):
 
 
 def main():
-    """Run, print and write."""
+    """Run the benchmark, print its results and write them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("other", help="folder of the other checkout, with its .venv")
     parser.add_argument("--quick", action="store_true")

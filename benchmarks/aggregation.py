@@ -35,7 +35,7 @@ DELTA = 0.1
 
 
 def timed(contenders, repeats=21, least=0.5, seconds=6.0):
-    """Median milliseconds of each function, called in turn, in another order each time.
+    """Return the median milliseconds of each function; the functions alternate in random order.
 
     At least so many ``repeats``, and for ``least`` seconds: a few calls of a tenth of a millisecond
     tell how long cores take to wake up. After so many ``seconds`` three are enough.
@@ -57,7 +57,7 @@ def timed(contenders, repeats=21, least=0.5, seconds=6.0):
 
 
 def models(n, d, outliers=0.1, scale=1e6, seed=0):
-    """Models spread around a common one, as training leaves them; some, all in one place, far away."""
+    """Return models spread around a common one, as after training, and a few identical outliers."""
     rng = np.random.default_rng(seed)
     made = rng.standard_normal((n, d), dtype=np.float32) + rng.standard_normal(d, dtype=np.float32)
     far = round(outliers * n)
@@ -66,7 +66,7 @@ def models(n, d, outliers=0.1, scale=1e6, seed=0):
 
 
 def numpy_sorted_median(w):
-    """NumPy's fastest: blocks of columns made contiguous, sorted by its SIMD sort."""
+    """Return NumPy's fastest median: contiguous blocks of columns, sorted by its SIMD sort."""
     n, d = w.shape
     out = np.empty(d, w.dtype)
     for i in range(0, d, 4096):
@@ -77,7 +77,7 @@ def numpy_sorted_median(w):
 
 
 def peer(python, w, turns):
-    """Milliseconds of byzfl's aggregators on the same W, in its own environment.
+    """Return the milliseconds of byzfl's aggregators on the same W, in its own environment.
 
     Its geometric median runs a given number of turns; ``turns`` None asks for the least number that
     reaches an accuracy of 1e-6.
@@ -90,7 +90,7 @@ def peer(python, w, turns):
 
 
 def accuracy(w, point):
-    """Distance from the exact δ-geometric median of W, relative to the typical distance."""
+    """Return the distance from the exact δ-geometric median of W, relative to the typical distance."""
     exact = w.astype(np.float64)
     centre = np.asarray(point, np.float64)
     for _ in range(100):
@@ -100,7 +100,7 @@ def accuracy(w, point):
 
 
 def compare(n, d, byzfl, turns):
-    """All comparisons at one size."""
+    """Return all comparisons at one size."""
     w = models(n, d)
     j = jnp.asarray(w)
     on_gpu = jax.default_backend() != "cpu"
@@ -144,7 +144,7 @@ def compare(n, d, byzfl, turns):
 
 
 def warm(n=1000, d=7850, moved=10):
-    """After a few parties moved a little: from last round's result, against from scratch."""
+    """Compare a warm start after few parties changed slightly with a start from scratch."""
     w = models(n, d, 0.0)
     after = w.copy()
     after[:moved] += 0.01 * np.random.default_rng(1).standard_normal((moved, d), dtype=np.float32)
@@ -165,7 +165,7 @@ def warm(n=1000, d=7850, moved=10):
 
 
 def recursion(sizes=((10, 7850), (50, 7850), (200, 7850))):
-    """Against the paper's recursion, which stops at a residual that is no smaller."""
+    """Compare with the paper's recursion, which stops at a residual that is no smaller."""
     rows = {}
     for n, d in sizes:
         w = jnp.asarray(models(n, d, 0.1, 30.0))
@@ -190,7 +190,7 @@ WATCHED = (
 
 
 def memory(n=50, d=1_000_000):
-    """Peak memory of one aggregation beyond W, the program included, as a multiple of W."""
+    """Return the peak memory of one aggregation beyond W, the program included, as a multiple of W."""
     rows = {}
     for name in WATCHED:
         command = [sys.executable, __file__, "--memory-of", name, str(n), str(d)]
@@ -200,7 +200,7 @@ def memory(n=50, d=1_000_000):
 
 
 def memory_of(expression, n, d):
-    """In a process of its own: load W, then aggregate while a thread watches the process's memory."""
+    """Load W and aggregate in a separate process while a thread measures its memory."""
     w = jnp.asarray(models(n, d))
     aggregate = eval(expression, {"fp": fp})
     page, peak, running = os.sysconf("SC_PAGE_SIZE"), 0, True
@@ -224,7 +224,7 @@ def memory_of(expression, n, d):
 
 
 def verdicts(sizes, extra):
-    """The ratios that the comparisons come down to; above 1 is better for us where nothing is said."""
+    """Return the main ratios of the comparisons; unless stated otherwise, above 1 fedplus is better."""
     lines = []
     for row in sizes:
         ms, at = row["ms"], f"{row['n']} × {row['d']:,}"
@@ -250,14 +250,14 @@ def verdicts(sizes, extra):
 
 
 def bandwidth():
-    """GB/s of a plain copy of a large array, read and write; on a CPU it would tell of page faults."""
+    """Return GB/s of copying a large array, read and write; on a CPU page faults would dominate."""
     big = jnp.ones(2**28, jnp.float32)
     copy = jax.jit(lambda x: x + 1)
     return 2 * big.nbytes / 1e9 / (timed({"copy": lambda: copy(big)})["copy"] / 1e3)
 
 
 def byzfl_environment():
-    """Python of an environment for byzfl: torch as a CPU build, no torchvision (not used here)."""
+    """Return the Python of an environment for byzfl, with a CPU build of torch, without torchvision."""
     python = HERE.parent / ".venv-byzfl" / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(python.parent.parent)], check=True)
@@ -268,7 +268,7 @@ def byzfl_environment():
 
 
 def main():
-    """Run, print and write."""
+    """Run the benchmark, print its results and write them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes only")
     parser.add_argument("--no-peers", action="store_true", help="do not install or run byzfl")

@@ -1,4 +1,4 @@
-"""How long the board takes over 5,000 runs: the first list, the next ones, and one run's rounds.
+"""Measure the board with 5,000 runs: the first list, later lists, and the rounds of one run.
 
     python benchmarks/board.py [RUNS]
 
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from fedplus.board import index as board_index
-from fedplus.board.events import Stream
+from fedplus.board.events import EventStream
 from fedplus.board.index import Index
 
 PARTIES, LINES = 100, 200
@@ -48,7 +48,7 @@ def milliseconds(act, times=1):
 
 
 def main():
-    """Write the folders, measure, print."""
+    """Write the run folders, measure and print the times."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -66,11 +66,11 @@ def main():
             index.refresh()
 
         def rounds():
-            stream = Stream(index, [], "long", 3, "")
-            while not (stream.news() and stream.waits):
+            stream = EventStream(index, [], "long", 3, "")
+            while not (stream.new_messages() and stream.is_up_to_date):
                 pass
 
-        print(f"{count} runs, {board_index.PAGE} a page; medians")
+        print(f"{count} runs, {board_index.PAGE_SIZE} a page; medians")
         print(f"first list                         {milliseconds(page):8.1f} ms")
         print(f"list again, sorted                 {milliseconds(page, 20):8.1f} ms")
         found = milliseconds(lambda: page("geomed 17", "updated"), 20)

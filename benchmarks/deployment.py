@@ -1,4 +1,4 @@
-"""A deployment's rounds beside Flower's own FedAvg, what its messages weigh, what its server holds.
+"""Compare a deployment with Flower's own FedAvg: seconds per round, message sizes, server memory.
 
     python benchmarks/deployment.py                 # writes benchmarks/results/deployment-cpu.json
     python benchmarks/deployment.py --quick         # one size, two runs of each
@@ -29,15 +29,15 @@ PARTIES, COHORT = 3, 10
 
 
 def timed(d, repeats, rounds):
-    """Seconds of the first round, and of the median one after it, of each contender."""
-    from deployment import Deployment
+    """Return the seconds of the first round, and the median of the later rounds, of each strategy."""
+    from app_deployment import AppDeployment
 
     first = {name: [] for name in CONTENDERS}
     later = {name: [] for name in CONTENDERS}
     with tempfile.TemporaryDirectory() as name:
-        deployment = Deployment(Path(name) / "deployment", [HERE / "deployment_app"])
+        deployment = AppDeployment(Path(name) / "deployment", [HERE / "deployment_app"])
         try:
-            deployment.begin(PARTIES)
+            deployment.start(PARTIES)
             for turn in range(repeats):
                 for contender in CONTENDERS[:: 1 if turn % 2 == 0 else -1]:
                     folder = Path(name) / f"{turn}-{len(first[contender])}-{abs(hash(contender))}"
@@ -50,7 +50,7 @@ def timed(d, repeats, rounds):
                     }
                     deployment.submit(HERE / "deployment_app", **config)
                     told = folder / "told.json"
-                    deployment.wait(told.exists, contender, 900)
+                    deployment.wait_until(told.exists, contender, 900)
                     took = np.diff(json.loads(told.read_text()))
                     first[contender].append(took[0])
                     later[contender] += took[1:].tolist()
@@ -64,7 +64,7 @@ def timed(d, repeats, rounds):
 
 
 def echo(message, context):
-    """A party that sends the model back, a little changed."""
+    """Return a party that sends the model back slightly changed."""
     from flwr.app import Message, MetricRecord, RecordDict
 
     from fedplus.flower.records import from_record, to_record
@@ -76,7 +76,7 @@ def echo(message, context):
 
 
 def weighed(d):
-    """Bytes of the server's message and of the party's reply, as Flower sends their objects."""
+    """Return the bytes of the server's message and of the party's reply, as Flower sends them."""
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
     import fedplus as fp
@@ -95,7 +95,7 @@ def weighed(d):
 
 
 def computed(d, rounds=9):
-    """CPU seconds of the server between a round's replies and the next one's messages."""
+    """Return the server's CPU seconds between the replies of a round and the next messages."""
     import time
 
     from flwr.app import Array, ArrayRecord
@@ -130,7 +130,7 @@ def computed(d, rounds=9):
 
 
 def held(n, d, over, rounds=12):
-    """Megabytes that a server of n parties, ten of them a round, takes beyond what it starts with."""
+    """Return the megabytes that a server with n parties, ten per round, uses beyond its start."""
     command = [sys.executable, __file__, "--held", str(n), str(d), over, str(rounds)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return {"n": n, "d": d, "over": over, "MB": float(done.stdout.split()[-1])}
@@ -148,7 +148,7 @@ def hold(n, d, over, rounds):
 
 
 def peak():
-    """Megabytes that this process has held at most; getrusage would count its parent's, too."""
+    """Return the peak megabytes of this process; getrusage would include those of its parent."""
     (line,) = [x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x]
     return int(line.split()[1]) / 1024
 

@@ -1,4 +1,4 @@
-"""How long each federation takes to load from local files, in a fresh process: FEDPLUS_DATA=folder.
+"""Measure how long each federation takes to load from local files: FEDPLUS_DATA=folder.
 
     FEDPLUS_DATA=... python benchmarks/loading.py      # writes benchmarks/results/loading-cpu.json
 
@@ -25,7 +25,7 @@ else:
 
 
 def main():
-    """Run, print and write."""
+    """Run the benchmark, print its results and write them."""
     from fedplus.data import SETS
 
     found = {}

@@ -1,4 +1,4 @@
-"""Local steps of the paper's LSTM on a CPU: ways to write it, and PyTorch, side by side in one run.
+"""Compare implementations of the paper's LSTM on a CPU, and PyTorch's, by their local steps.
 
     python benchmarks/lstm.py                # writes benchmarks/results/lstm-cpu.json
     python benchmarks/lstm.py --steps 2      # shorter rounds
@@ -33,7 +33,7 @@ GFLOP = 149.0  # A round of 10 steps: 2·T·B·4H·(F+H) and so on, forward once
 
 
 def plain(params, x):
-    """The same network with the scan left to automatic differentiation."""
+    """Return the same network, with automatic differentiation of the scan."""
     states = jnp.swapaxes(x, 0, 1)
     for name in ("lstm0", "lstm1"):
         layer = params[name]
@@ -52,7 +52,7 @@ def plain(params, x):
 
 
 def in_jax(apply, over_parties, steps):
-    """A round as the simulation runs it: raveled models, scan over steps, vmap or loop over parties."""
+    """Return a round as in the simulation: raveled models, a scan over steps, vmap or a loop."""
     model = lstm()
     flat = ravel(model.init(jax.random.key(0)))
     x = jax.random.normal(jax.random.key(1), (PARTIES, BATCH, TOKENS, FEATURES))
@@ -81,7 +81,7 @@ def in_jax(apply, over_parties, steps):
 
 
 def in_torch(threads, steps):
-    """The same round in PyTorch, in an environment and a process of its own."""
+    """Run the same round in PyTorch, in a separate environment and process."""
     environment = HERE.parent / ".venv-torch"
     python = environment / "bin" / "python"
     if not python.exists():

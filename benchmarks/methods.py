@@ -1,4 +1,4 @@
-"""Speed of SCAFFOLD, Ditto, APFL and pFedMe: rounds a second beside the peers that have them, on A10.
+"""Speed of SCAFFOLD, Ditto, APFL and pFedMe: rounds per second compared with peers, on A10.
 
     python benchmarks/methods.py                       # writes benchmarks/results/methods-cpu.json
 
@@ -22,7 +22,7 @@ METHODS = ("scaffold", "ditto", "apfl", "pfedme")
 
 
 def main():
-    """Run, print and write."""
+    """Run the benchmark, print its results and write them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="of timed rounds a run")
     asked = parser.parse_args()

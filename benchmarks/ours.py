@@ -1,4 +1,4 @@
-"""fedplus on one workload, in a process of its own, as the peers are: prints one line of JSON.
+"""Run fedplus on one workload in a separate process, like the peers, and print one line of JSON.
 
 python benchmarks/ours.py --workload A10 --method fedgeomed+ --seconds 10
 """
@@ -21,7 +21,7 @@ from fedplus import baselines, models, presets
 
 
 def build_method(name, eta):
-    """A preset by the name that people say; "@active" aggregates the active parties' models alone."""
+    """Return a preset by name; "@active" aggregates only the models of the active parties."""
     name, _, over = name.partition("@")
     plus = {"eta": eta, "sigma": 1.0, "delta": 0.1}
     made = {
@@ -40,7 +40,7 @@ def build_method(name, eta):
 
 
 def main():
-    """Run and print."""
+    """Run the workload and print its result."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--workload", choices=list(WORKLOADS), default="A10")
     parser.add_argument("--method", default="fedavg")

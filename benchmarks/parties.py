@@ -1,4 +1,4 @@
-"""All parties at once (vmap) or one after another (a loop): which is faster for which model.
+"""Compare training all parties in parallel (vmap) with a loop over parties, for several models.
 
 python benchmarks/parties.py              # milliseconds of a step of 10 parties, batch 10
 """
@@ -23,7 +23,7 @@ MODELS = {
 
 
 def in_turn(model, shape, over_parties, parties, batch, steps):
-    """A function that trains each party for some steps from the same start."""
+    """Return a function that trains each party for some steps from the same start."""
     flat = ravel(model.init(jax.random.key(0)))
     x = jax.random.normal(jax.random.key(1), (parties, batch, *shape))
     y = jnp.zeros((parties, batch), jnp.int32)

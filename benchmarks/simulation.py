@@ -1,4 +1,4 @@
-"""Speed of the simulation: rounds a second beside its peers', on the same work, in one run.
+"""Speed of the simulation: rounds per second compared with peers, on the same work, in one run.
 
     make bench                                         # writes benchmarks/results/simulation-cpu.json
     python benchmarks/simulation.py --no-peers         # ours alone (on a GPU machine, say)
@@ -40,7 +40,7 @@ METHODS = {
 
 
 def ours(workload, method, seconds, active=None):
-    """One run of fedplus."""
+    """Return the result of one run of fedplus."""
     command = [sys.executable, str(HERE / "ours.py"), "--workload", workload, "--method", method]
     command += ["--seconds", str(seconds)] + (["--active", str(active)] if active else [])
     done = subprocess.run(command, capture_output=True, text=True)
@@ -57,14 +57,14 @@ def ours(workload, method, seconds, active=None):
 
 
 def together(same):
-    """One entry for the runs of one job: the mean of their rates."""
+    """Return one entry for the runs of one job, with their mean rate."""
     rates = [entry["rounds_per_second"] for entry in same if "error" not in entry]
     mean = round(statistics.mean(rates), 2) if rates else 0.0
     return same[-1] | {"rounds_per_second": mean, "each": rates}
 
 
 def floor(workload):
-    """Gigaflops and gigabytes that a round of FedAvg cannot do without."""
+    """Return the gigaflops and gigabytes that a round of FedAvg needs at least."""
     work = WORKLOADS[workload]
     mean = float(np.mean(sizes(work)))
     steps = work.steps or work.epochs * np.ceil(mean / work.batch)
@@ -81,7 +81,7 @@ def floor(workload):
 
 
 def peaks():
-    """What this machine does at best: GFLOP/s of a large product, GB/s of reading rows at random."""
+    """Return this machine's peak rates: GFLOP/s of a large product, GB/s of reading random rows."""
 
     def fastest(call):
         jax.block_until_ready(call())
@@ -104,7 +104,7 @@ def peaks():
 
 
 def verdicts(mine, theirs, machine):
-    """For each workload: our rounds a second, times the fastest maintained peer's and FedJAX's."""
+    """Return for each workload fedplus's rounds per second, relative to the fastest peer and FedJAX."""
     lines = []
     for entry in mine:
         same = [
@@ -135,7 +135,7 @@ def verdicts(mine, theirs, machine):
 
 
 def main():
-    """Run, print and write."""
+    """Run the benchmark, print its results and write them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--peers", default=",".join(PEERS))

@@ -1,6 +1,6 @@
 """Puts the figures of benchmarks/results into README.md and docs/speed.md.
 
-Run it as ``python benchmarks/statements.py`` after new results. Text between ``<!-- name -->`` and
+Run it as ``python -m benchmarks.statements`` after new results. Text between ``<!-- name -->`` and
 ``<!-- end -->`` is written here and nowhere else, so no ratio can stand there without its result.
 """
 
@@ -8,7 +8,7 @@ import json
 import math
 from pathlib import Path
 
-from papers.fed_plus.page import filled
+from papers.fed_plus.write_readme import fill_blocks
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -203,7 +203,7 @@ PAGES = {
 def pages():
     """Return every page as it should be."""
     return {
-        name: filled(
+        name: fill_blocks(
             (ROOT / name).read_text(encoding="utf-8"),
             {block: made() for block, made in blocks.items()},
         )

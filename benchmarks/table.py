@@ -1,4 +1,4 @@
-"""Markdown tables of a result, for docs/speed.md: every table of that page is printed by this script.
+"""Print the Markdown tables of a result for docs/speed.md.
 
 Run it as ``python benchmarks/table.py benchmarks/results/simulation-cpu.json``, or with a result of
 ``aggregation.py``, ``against.py``, ``methods.py`` or ``deployment.py``.
@@ -23,12 +23,12 @@ def table(head, rows):
 
 
 def figure(rate):
-    """Three digits, or all before the point."""
+    """Return a number with three significant digits, or with all digits before the point."""
     return "–" if not rate else f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def simulation(report):
-    """Rounds a second of every contender, and ours in terms of theirs."""
+    """Print the rounds per second of every library, and the ratios of fedplus to the peers."""
     workloads = list(dict.fromkeys(entry["workload"] for entry in report["fedplus"]))
     contenders = {}
     for entry in report["fedplus"] + report["peers"]:
@@ -51,7 +51,7 @@ def simulation(report):
 
 
 def aggregation(report):
-    """Milliseconds, ratios, warm start, the recursion and memory."""
+    """Print milliseconds, ratios, warm starts, the recursion and memory."""
     times = [name for name in TIMES if name in report["sizes"][0]["ms"]]
     rows = [
         [
@@ -84,7 +84,7 @@ def aggregation(report):
 
 
 def methods(report):
-    """Rounds a second of SCAFFOLD and other methods, ours and those of the peers that have them."""
+    """Print the rounds per second of SCAFFOLD and other methods, of fedplus and of the peers."""
     peers = {"pfl": "pfl", "fluke": "fluke", "fedlab": "FedLab", "fedjax": "FedJAX"}
     names = {"scaffold": "SCAFFOLD", "ditto": "Ditto", "apfl": "APFL", "pfedme": "pFedMe"}
     rows = []
@@ -101,7 +101,7 @@ def methods(report):
 
 
 def deployment(report):
-    """Seconds a round, the server's processor time, bytes sent, and memory."""
+    """Print the seconds per round, the server's processor time, the bytes sent, and memory."""
 
     def name(who):
         return who if who.startswith("Flower") else f"**fedplus**, {who}"
@@ -141,7 +141,7 @@ def deployment(report):
 
 
 def against(report):
-    """Speed of this checkout as a share of another one's."""
+    """Print the speed of this checkout as a share of that of another one."""
     sizes = report["aggregation"]
     names = list(dict.fromkeys(name for row in sizes.values() for name in row))
     plain = [name for name in names if not name.endswith("from w̃")]
@@ -165,7 +165,7 @@ KINDS = {
     "fedplus": simulation, "methods": methods, "server": deployment, "sizes": aggregation,
     "other": against,
 }  # fmt: skip
-"""What only such a result has ↦ how its tables are made."""
+"""A key that only one kind of result has ↦ the function that prints its tables."""
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-// Passes over the models of all parties that XLA does badly on a CPU.
+// Kernels: passes over the models of all parties that are slow in XLA on a CPU.
 //
 // W has one model per row: n rows (parties) of d columns (coordinates), float or double. Every kernel has
 // the same signature, `void kernel(const Call&)`, and two callers: XLA, through its foreign function
 // interface and on its own threads, and `fedplus_run`, for NumPy arrays, on threads of its own.
-// `aggregation/kernels.py` says what each kernel computes, and `jax_kernels.py` has the same passes in JAX.
+// `aggregation/kernels.py` documents what each kernel computes (`pulls` is `distances_and_descent` there), and
+// `jax_kernels.py` has the same passes in JAX.
 //
 // This file is compiled once per instruction set. Sums run over at most kShortSum rows in the type of W and
 // are added up in double. A column with a non-finite entry gives a non-finite result.
@@ -33,7 +34,7 @@ namespace ffi = xla::ffi;
 
 namespace {
 
-constexpr int64_t kTile = 1024;        // columns of a sum that stay in the first cache
+constexpr int64_t kTile = 1024;        // columns of a sum, which fit into the L1 cache
 constexpr int64_t kShortSum = 64;      // rows that are summed in the type of W
 #if defined(__AVX512F__)
 constexpr int64_t kVector = 64;        // bytes of a vector
@@ -44,9 +45,9 @@ constexpr int64_t kVector = 16;
 #endif
 template <class T>
 constexpr int64_t kLanes = kVector / sizeof(T);  // columns that are solved side by side
-constexpr int64_t kSample = 16;        // rows that tell where the search for a median begins
-constexpr int64_t kNetwork = 64;       // models up to which a sorting network finds the median
-constexpr int64_t kListed = 48;        // entries that the memory of a column lists
+constexpr int64_t kSample = 16;        // rows of the sample that gives the start of the search for a median
+constexpr int64_t kNetwork = 64;       // the largest number of models whose median a sorting network computes
+constexpr int64_t kListed = 48;        // the largest number of entries that the memory of a column lists
 constexpr int64_t kOneThread = 1 << 17;  // operations below which one thread is fastest
 
 // ---- Calls and threads
@@ -66,8 +67,8 @@ struct Models {
   const T* row(int64_t k) const { return data + k * stride; }
 };
 
-// XLA's threads treat numbers below the smallest normal one as zero. Searches that step from number to
-// number must not, or they would never end.
+// XLA's threads treat subnormal numbers as zero. Searches that step from one number to the next must not,
+// because they would never end.
 class WithSubnormals {
  public:
 #if defined(__x86_64__)
@@ -103,10 +104,10 @@ struct Call {
   }
 
   // Runs body(i) for i < chunks, on several threads if the work is worth it. The calling thread takes
-  // chunks as well and only waits for chunks that somebody has begun, so a busy pool delays nothing.
+  // chunks as well and only waits for chunks that another thread has begun, so a busy pool causes no delay.
   template <class F>
   void run(int64_t chunks, int64_t operations, const F& body) const {
-    const int64_t least = xla != nullptr ? kOneThread : 8 * kOneThread;  // It takes longer to start a thread.
+    const int64_t least = xla != nullptr ? kOneThread : 8 * kOneThread;  // Starting a thread takes longer.
     const int64_t helpers = operations < least ? 0 : std::min(threads, chunks) - 1;
     if (helpers <= 0) {
       WithSubnormals here;
@@ -116,7 +117,7 @@ struct Call {
     struct Progress {
       std::atomic<int64_t> next{0}, done{0};
     };
-    auto progress = std::make_shared<Progress>();  // A helper may begin after all is done.
+    auto progress = std::make_shared<Progress>();  // A helper may start after all chunks are done.
     auto work = [progress, chunks, &body] {
       WithSubnormals here;
       for (int64_t i = progress->next++; i < chunks; i = progress->next++, ++progress->done) body(i);
@@ -128,7 +129,7 @@ struct Call {
       } else {
         try {
           own.emplace_back(work);
-        } catch (const std::system_error&) {  // No more threads are allowed; fewer do the same.
+        } catch (const std::system_error&) {  // No more threads are allowed; fewer are enough.
         }
       }
     }
@@ -140,7 +141,7 @@ struct Call {
 
 // ---- Vectors
 
-// Vectors of GCC and Clang, because compilers do not vectorise short loops reliably.
+// Vector extensions of GCC and Clang, because compilers do not vectorise short loops reliably.
 template <class T>
 struct VectorOf {
   typedef T type __attribute__((vector_size(kVector), aligned(sizeof(T)), may_alias));
@@ -183,7 +184,7 @@ INLINE bool any(Mask mask) {
   return found;
 }
 
-// Entries of kLanes<T> columns, aligned so that vectors do not cross lines of the cache.
+// Entries of kLanes<T> columns, aligned so that vectors do not cross cache lines.
 template <class T>
 struct alignas(kVector) Row {
   T entries[kLanes<T>];
@@ -240,7 +241,8 @@ void weighted_sum(const Call& call) {  // W, p → Σ_k p_k w_k
   sum_rows(call, call.models<T>(), call.input<T>(1), call.share, call.output<T>(0));
 }
 
-// ---- pulls: distances from a point, and the sum of the directions to all models
+// ---- pulls: distances from a point, and Σ_k a_k (w_k − at) / max(r_k, δ), the negative gradient of the
+// objective of the geometric median
 
 // ‖x − at‖ without overflow or underflow, for rows whose squares do not fit into T.
 template <class T>
@@ -258,7 +260,7 @@ double careful_distance(const T* x, const T* at, int64_t d) {
   return largest * std::sqrt(sum);
 }
 
-// Distances of four rows, which share what is read of `at`.
+// Distances of four rows at a time, so that `at` is read once for all four.
 template <class T>
 INLINE void distances(const T* const* x, const T* at, int64_t d, double* r) {
   const T *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3];
@@ -374,7 +376,7 @@ INLINE void sum_tile(const T* tile, const T* a, int64_t n, Vector<T> (&totals)[k
   double exact[kSums][kLanes<T>] = {};
   const auto add_all = [&](auto weight) {
     for (int64_t first = 0; first < n; first += kShortSum) {
-      Vector<T> sums[2][kSums] = {};  // Two at a time, so that additions wait less for one another.
+      Vector<T> sums[2][kSums] = {};  // Two chains of additions, which run in parallel.
       const int64_t last = std::min(first + kShortSum, n);
       for (int64_t k = first; k + 1 < last; k += 2) {
         add(load(tile + k * kLanes<T>), weight(k), sums[0]);
@@ -392,7 +394,7 @@ INLINE void sum_tile(const T* tile, const T* a, int64_t n, Vector<T> (&totals)[k
   }
 }
 
-// Exchanges of Batcher's odd-even merge sort of n rows, without those that do not reach the rows from
+// The exchanges of Batcher's odd-even merge sort of n rows, without those that do not affect the rows from
 // `first` to `last` of the result.
 struct Exchange {
   int16_t low, high;
@@ -430,7 +432,7 @@ INLINE void exchange_rows(const std::vector<Exchange>& network, T* tile) {
   }
 }
 
-// A few rows of a tile, sorted: where a search begins, and how far apart the models are.
+// A sorted sample of the rows of a tile, for the start of a search and the spread of the models.
 template <class T>
 struct Sample {
   int64_t n, size;
@@ -451,7 +453,7 @@ struct Sample {
   }
 };
 
-// The number halfway between two others in the order of their bits, so that 64 halvings are enough.
+// The midpoint of two numbers in the order of their bit patterns, so that 64 bisections are enough.
 double halfway(double low, double high) {
   auto key = [](double x) {
     int64_t bits;
@@ -466,9 +468,9 @@ double halfway(double low, double high) {
   return x;
 }
 
-// ---- medians: the middle of all minimisers of Σ_k a_k |w_k − w| in each column
+// ---- medians: the midpoint of all minimisers of Σ_k a_k |w_k − w| in each column
 
-// The nearest entries on either side of one point per column: at most it, and above it.
+// The nearest entries on both sides of one point per column: at or below it, and above it.
 template <class T>
 INLINE void neighbours(const T* tile, const T* a, int64_t n, Vector<T> at, Vector<T>& below,
                        Vector<T>& above) {
@@ -482,7 +484,7 @@ INLINE void neighbours(const T* tile, const T* a, int64_t n, Vector<T> at, Vecto
   }
 }
 
-// Counting narrows a bracket around the median; near the end, neighbouring entries close it.
+// Counting entries narrows a bracket around the median; in the end, neighbouring entries close it.
 template <class T>
 INLINE void median_tile(const T* tile, const T* a, int64_t n, double total, Vector<T> at,
                         Vector<T> spread, T* found) {
@@ -619,8 +621,8 @@ Vector<T> nearest_to_mean(const T* tile, const T* a, int64_t n, double total, T 
 }
 
 // Newton's method on all lanes where its step stays within δ, and else a chord, within a bracket that is
-// halved in the end. A lane is done if Newton's step led here and the same entries are within δ as where it
-// began: then the sum is linear in between. Returns the roots; `solved` says which columns have one.
+// halved in the end. A lane is done if Newton's step led here and the same entries are within δ as at its
+// start: then the sum is linear in between. Returns the roots; `solved` says which columns have one.
 template <class T>
 INLINE Vector<T> root_tile(const T* tile, const T* a, int64_t n, double total, T delta, Vector<T> at,
                            Vector<T> spread, Mask<T>& solved) {
@@ -633,7 +635,7 @@ INLINE Vector<T> root_tile(const T* tile, const T* a, int64_t n, double total, T
   Mask<T> stepped = low > high;
   for (int pass = 0; pass < kPasses; ++pass) {
     const Clipped<T> s(tile, a, n, delta, at);
-    // Weights on both sides may differ by rounding; what is within δ, if anything, decides then.
+    // Sums of weights up to this size are rounding errors; the clipped sum then counts as 0.
     const Mask<T> tied = larger(absolute(s.outside), s.inside) <= 4 * eps * T(total);
     const Vector<T> pull = tied ? zero : s.pull + delta * s.outside;
     const Vector<T> newton = at + (s.inside > 0 ? pull / s.inside : zero);
@@ -645,10 +647,10 @@ INLINE Vector<T> root_tile(const T* tile, const T* a, int64_t n, double total, T
     pull_low = pull > 0 ? pull : pull_low;
     pull_high = pull < 0 ? pull : pull_high;
     const Vector<T> size = larger(absolute(low), absolute(high));
-    const T least = std::numeric_limits<T>::min();  // Below it, numbers lie evenly.
+    const T least = std::numeric_limits<T>::min();  // Below it, numbers are evenly spaced.
     const Mask<T> closed = ~solved & ~found & (high - low <= 2 * eps * size + least) & (size < infinite);
     root = found ? newton : closed ? low : root;
-    // Entries just δ away, or none within δ: the root may be one of many.
+    // There may be many roots if entries are exactly δ away, or if none is within δ.
     const Mask<T> edge = closed | (found & (tied | (s.inside <= absolute(s.outside) * (1 + 16 * eps))));
     if (any(edge)) root = edge ? nearest_to_mean(tile, a, n, total, delta, root) : root;
     solved |= found | closed;
@@ -689,12 +691,12 @@ INLINE int64_t delta_median_tile(const T* tile, const T* a, const Sample<T>& sam
     for (int64_t l = 0; l < kLanes<T>; ++l) begin[l] = start[std::min(l, lanes - 1)];
     at = absolute(load(begin) - at) <= 8 * spread + delta ? load(begin) : at;
   }
-  if (a == nullptr && n == sample.size) {  // The sample is all there is, so its middle tells of intervals.
+  if (a == nullptr && n == sample.size) {  // The sample is the whole column, so its middle entries show an interval.
     Vector<T> sum = {};
     for (int64_t k = 0; k < n; ++k) sum += load(tile + k * kLanes<T>);
     solved = high - low >= 2 * delta;
     flat = smaller(larger(sum / T(n), low + delta), high - delta);
-  } else if (any(T(n) * delta < spread)) {  // Few entries are within δ: begin at the median.
+  } else if (any(T(n) * delta < spread)) {  // Few entries are within δ, so start at the median.
     alignas(kVector) T median[kLanes<T>];
     median_tile(tile, a, n, total, at, spread, median);
     at = load(median);
@@ -734,7 +736,7 @@ void delta_medians(const Call& call) {  // W, a or nothing, δ, start or nothing
 struct ColumnMemory {
   double linear_sum, error;  // Σ of linear entries, and a bound on its rounding error
   float low, high;
-  int32_t up, down, linear, listed;  // listed < 0: nothing is known
+  int32_t up, down, linear, listed;  // listed < 0: the memory is empty
   float values[kListed];
 
   // Adds (sign = 1) or removes (sign = −1) one entry.
@@ -761,7 +763,7 @@ struct ColumnMemory {
     }
   }
 
-  // The root within the interval, by Newton's method; NaN if it is not there, or if there is a doubt.
+  // The root within the interval, by Newton's method; NaN if it is not there or not certain.
   INLINE double root(double delta, double at) const {
     double last_inside = -1, last_outside = 0;
     for (int pass = 0; pass < 20 && listed >= 0; ++pass) {
@@ -774,10 +776,10 @@ struct ColumnMemory {
         inside += within ? 1.0 : 0.0;
         outside += within ? 0.0 : away > 0 ? 1.0 : -1.0;
       }
-      // Entries just δ away, or none within δ: the root may be one of many, which needs all of W.
+      // There may be many roots if entries are exactly δ away, or if none is within δ; that needs all of W.
       if (inside <= std::abs(outside) * (1 + 1e-6) + 1e-6 || error > 1e-7 * inside * delta) return NAN;
       const double newton = at + (pull + delta * outside) / inside;
-      // The same entries are within δ as at the point before, so that the sum is linear in between.
+      // The same entries are within δ as at the last point, so the sum is linear in between.
       if (newton == at || (inside == last_inside && outside == last_outside)) {
         return newton >= low && newton <= high ? newton : NAN;
       }
@@ -788,7 +790,7 @@ struct ColumnMemory {
     return NAN;
   }
 
-  // Fills in the memory of a column, of which `middle` is the median.
+  // Fills the memory of a column whose median is `middle`.
   void fill(const std::vector<Row<float>>& column, double delta, double middle) {
     double width = (std::abs(middle - double(column[0].entries[0])) + delta) * 16.0 / double(column.size());
     if (listed >= 0) width = std::max(width, double(high) - low);
@@ -806,7 +808,7 @@ struct ColumnMemory {
 
 static_assert(sizeof(ColumnMemory) == 58 * sizeof(int32_t), "MEMORY_WORDS in kernels.py");
 
-// W, changed rows (int32), what they were, δ, start, memory → medians, unsolved columns, memory
+// W, indices of changed rows (int32), their last entries, δ, start, memory → medians, unsolved columns, memory
 void incremental_medians(const Call& call) {
   const auto w = call.models<float>();
   const int64_t changed = call.rows[1];
@@ -839,7 +841,7 @@ void incremental_medians(const Call& call) {
         odd += x - x;
         vector_at(column[k].entries) = Vector<float>{} + x;
       }
-      if (odd != 0) continue;  // It is not finite.
+      if (odd != 0) continue;  // The column is not finite.
       open += delta_median_tile<float>(column[0].entries, nullptr, sample, double(w.n), delta, start + j, 1, found);
       out[j] = found[0];
       memory[j].fill(column, delta, double(found[0]));
@@ -863,7 +865,7 @@ constexpr Kernel kKernels[] = {
     KERNEL(delta_medians, false), {"incremental_medians", false, incremental_medians, nullptr},
 };
 
-// Runs a kernel on the `size` rows or columns from `begin` on; returns false if there is no such kernel.
+// Runs a kernel on `size` rows or columns, starting at `begin`; returns false if there is no such kernel.
 bool run_kernel(std::string_view name, bool is_double, int64_t begin, int64_t size, Call& call) {
   for (const Kernel& kernel : kKernels) {
     if (kernel.name != name) continue;
@@ -875,7 +877,7 @@ bool run_kernel(std::string_view name, bool is_double, int64_t begin, int64_t si
   return false;
 }
 
-// From XLA: W, then where the share begins, then the other arguments.
+// Called by XLA with W, the start of the share, and the other arguments.
 ffi::Error run_from_xla(ffi::ThreadPool pool, std::string_view name, int64_t size, int64_t alone,
                         ffi::AnyBuffer w, ffi::Buffer<ffi::S32> begin, ffi::RemainingArgs args,
                         ffi::RemainingRets results) {
@@ -913,7 +915,8 @@ EXPORT XLA_FFI_Error* fedplus_xla(XLA_FFI_CallFrame* frame) {
   return handler->Call(frame);
 }
 
-// From NumPy: W is (n, d) with `stride` entries from row to row. Returns 0 if there is no such kernel.
+// Called for NumPy arrays. W is (n, d), with `stride` entries from row to row. Returns 0 if there is no such
+// kernel.
 EXPORT int fedplus_run(const char* name, int is_double, int64_t n, int64_t d, int64_t stride, int inputs,
                        const void* const* in, int outputs, void* const* out, int64_t threads) {
   Call call = {n, d, stride, {}, {}, {}, {}, threads, nullptr};
@@ -922,7 +925,7 @@ EXPORT int fedplus_run(const char* name, int is_double, int64_t n, int64_t d, in
   return run_kernel(name, is_double != 0, 0, std::max(n, d), call);
 }
 
-// The x86-64 level of this processor, for which a library of its own may be there: 4, 3 or 1.
+// The x86-64 level of this processor: 4, 3 or 1. There may be a library compiled for it.
 EXPORT int fedplus_level() {
 #if defined(__x86_64__)
   __builtin_cpu_init();

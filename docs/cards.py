@@ -1,6 +1,6 @@
-"""Writes docs/data-cards.md and its pictures: FEDPLUS_DATA=... .venv/bin/python docs/cards.py.
+"""Write docs/data-cards.md and its pictures: FEDPLUS_DATA=... .venv/bin/python docs/cards.py.
 
-A set whose files are not there keeps what can be said of it without them.
+A data set whose files are missing gets a card without figures and picture.
 """
 
 import contextlib
@@ -15,37 +15,41 @@ DOCS = Path(__file__).parent
 HEAD = """# Cards of the federations
 
 Made by `docs/cards.py` from the sets themselves, with seed 0 and default settings.
-`fedplus data card NAME` prints one, `--picture FILE.png` draws one.
+`fedplus data card NAME` prints one, `--picture FILE.png` draws data_set.
 """
 
 
 def card(name: str) -> str:
-    """One set's part of the page."""
-    one = SETS[name]
-    head = f"\n## {name}\n\n{one.summary[0].upper()}{one.summary[1:]}."
-    if one.stand_in_for:
-        head += f" **A stand-in for {one.stand_in_for}: its results are not the paper's.**"
+    """Return the card of one data set in Markdown."""
+    data_set = SETS[name]
+    head = f"\n## {name}\n\n{data_set.summary[0].upper()}{data_set.summary[1:]}."
+    if data_set.stand_in_for:
+        head += f" **A stand-in for {data_set.stand_in_for}: its results are not the paper's.**"
     try:
         federation = load(name)
     except DataError:
-        told = [("source", one.source), ("licence", one.licence), ("the paper", one.differences)]
-        told.append(("settings", ", ".join(f"{k}={v}" for k, v in one.settings.items())))
+        rows = [
+            ("source", data_set.source),
+            ("licence", data_set.licence),
+            ("the paper", data_set.differences),
+        ]
+        rows.append(("settings", ", ".join(f"{k}={v}" for k, v in data_set.settings.items())))
         missing = "\n\nIts files were not at hand when this page was made: no figures, no picture."
-        return head + missing + "\n\n" + table(told)
-    picture = f"![{name}: sizes a party, classes a party, a few samples](pictures/{name}.png)"
-    told = card_lines(federation)
+        return head + missing + "\n\n" + table(rows)
+    picture = f"![{name}: samples per party, classes per party, a few samples](pictures/{name}.png)"
+    rows = card_lines(federation)
     if tuned := describe_tuned_settings(name):
-        told.append(("chosen settings", f"{tuned} (on validation samples)"))
-    return f"{head}\n\n{picture}\n\n{table(told)}"
+        rows.append(("chosen settings", f"{tuned} (on validation samples)"))
+    return f"{head}\n\n{picture}\n\n{table(rows)}"
 
 
-def table(told: list[tuple[str, str]]) -> str:
-    """Two columns in Markdown."""
-    return "\n".join(["| | |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in told)]) + "\n"
+def table(rows: list[tuple[str, str]]) -> str:
+    """Return a Markdown table with two columns."""
+    return "\n".join(["| | |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows)]) + "\n"
 
 
 def main() -> None:
-    """Write the page, and draw what can be drawn."""
+    """Write the page, and draw the data sets whose files are present."""
     (DOCS / "pictures").mkdir(exist_ok=True)
     (DOCS / "data-cards.md").write_text(HEAD + "".join(map(card, SETS)), encoding="utf-8")
     for name in SETS:

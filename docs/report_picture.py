@@ -1,6 +1,6 @@
-"""The picture of the report that the README opens with.
+"""Take the screenshot of the report at the top of the README.
 
-make demo && .venv/bin/python docs/report_picture.py
+Run: make demo && .venv/bin/python docs/report_picture.py
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 def main() -> None:
-    """Photograph the head, the table, the curves and who gains."""
+    """Take a screenshot of the report down to the learning curves."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
         page = browser.new_page(viewport={"width": 1120, "height": 900})

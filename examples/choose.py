@@ -1,8 +1,8 @@
-"""How σ and δ of the demonstration were chosen: on validation images, for each Fed+ variant.
+"""Choose σ and δ of each Fed+ variant for the demonstration, on validation images.
 
-Of each party's training images a fifth is held back, and judges; the test images play no part. The
-winning δ are the defaults of ``fedplus.presets``; where the winning σ is not the usual one,
-``fedplus/experiments/defaults.py`` has it for ``digits-robust``, and its card names it.
+A fifth of each party's training images is held out for validation; the test images are not used. The
+best δ are the defaults of ``fedplus.presets``. If the best σ is not the usual one, it is in
+``fedplus/experiments/defaults.py`` for ``digits-robust``, and on the card of the data set.
 
     .venv/bin/python examples/choose.py
 """
@@ -24,15 +24,15 @@ PLUS = {
 SIGMAS, DELTAS = (0.5, 5.0), (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
-def judged_on_validation(seed: int) -> fp.Federation:
-    """The federation of the demonstration, its validation images in the place of the test images."""
-    held = fp.data.load("digits-robust", seed=seed, validation_share=0.2)
-    assert held.validation is not None
-    return held._replace(test=held.validation)
+def load_with_validation_as_test(seed: int) -> fp.Federation:
+    """Return the federation of the demonstration with its validation images as test images."""
+    federation = fp.data.load("digits-robust", seed=seed, validation_share=0.2)
+    assert federation.validation is not None
+    return federation._replace(test=federation.validation)
 
 
 def main() -> None:
-    splits = [judged_on_validation(seed) for seed in range(SEEDS)]
+    splits = [load_with_validation_as_test(seed) for seed in range(SEEDS)]
     model = fp.models.logistic(64, classes=10)
     table = Table(
         title="Validation accuracy of each party's own model, %, mean over parties and seeds"
@@ -42,16 +42,16 @@ def main() -> None:
     for name, make in PLUS.items():
         for sigma in SIGMAS:
             methods = [make(eta=ETA, sigma=sigma, delta=delta) for delta in DELTAS]
-            found = np.zeros(len(DELTAS))
+            scores = np.zeros(len(DELTAS))
             for seed, split in enumerate(splits):
                 runs = fp.sweep(
                     methods, split, model, rounds=ROUNDS, steps=STEPS, batch_size=BATCH,
                     seeds=[seed], evaluate_every=ROUNDS,
                 )  # fmt: skip
-                found += [100 * run.summary().mean / SEEDS for run in runs]
-            best = int(found.argmax())
-            shown = [f"{x:.2f}" + ("*" if i == best else "") for i, x in enumerate(found)]
-            table.add_row(name, f"{sigma:g}", *shown)
+                scores += [100 * run.summary().mean / SEEDS for run in runs]
+            best = int(scores.argmax())
+            cells = [f"{x:.2f}" + ("*" if i == best else "") for i, x in enumerate(scores)]
+            table.add_row(name, f"{sigma:g}", *cells)
     Console().print(table)
 
 

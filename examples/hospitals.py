@@ -1,4 +1,4 @@
-"""Fed+ on CSV files, one a hospital: python examples/hospitals.py FOLDER TARGET_COLUMN."""
+"""Train Fed+ on one CSV file per hospital: python examples/hospitals.py FOLDER TARGET_COLUMN."""
 
 import sys
 

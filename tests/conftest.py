@@ -65,7 +65,7 @@ def real_data():
 @pytest.fixture(scope="session")
 def browser():
     """One Chromium for all tests of pages: Playwright starts but once in a process."""
-    from report.browser import launched
+    from report.browser import launch_chromium
 
-    with launched() as chromium:
+    with launch_chromium() as chromium:
         yield chromium

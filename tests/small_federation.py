@@ -1,4 +1,4 @@
-"""Small federations and a model, for tests of the simulation."""
+"""A small federation and a linear classifier, for tests of the simulation."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ CLASSIFIER = Model(init, apply, name="classifier")
 
 
 def federation(sizes=(30, 7, 45, 12, 20), seed=0, features=4, classes=3):
-    """Parties that label by the same linear rule, each with inputs around another centre."""
+    """Return parties with the same linear labelling rule, whose inputs lie around different centres."""
     rng = np.random.default_rng(seed)
     rule = rng.normal(size=(features, classes))
     parties = []
@@ -31,7 +31,7 @@ def federation(sizes=(30, 7, 45, 12, 20), seed=0, features=4, classes=3):
 
 
 def plain_loss(params, x, y):
-    """Cross-entropy in plain NumPy: loss of each sample, and gradient of their mean."""
+    """Return the cross-entropy of each sample and the gradient of their mean, in plain NumPy."""
     z = x @ params["weight"] + params["bias"]
     p = np.exp(z - z.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)

@@ -9,7 +9,7 @@ import pytest
 
 import fedplus as fp
 from fedplus.algorithm import AbstractAlgorithm
-from fedplus.baselines.base import AbstractAdapting
+from fedplus.baselines.base import AbstractLocalAdaptation
 from fedplus.methods import METHODS, lookup_method
 
 NAMES = [
@@ -60,7 +60,7 @@ def test_all_are_there_by_the_names_people_say():
 def test_each_can_be_made_and_is_judged_as_it_says(name):
     one = made(name)
     assert isinstance(one, AbstractAlgorithm)
-    assert isinstance(one, AbstractAdapting) == (METHODS[name].judged == "adapted")
+    assert isinstance(one, AbstractLocalAdaptation) == (METHODS[name].judged == "adapted")
     if METHODS[name].judged == "global":
         state = one.init([0.0, 1.0, 2.0], 4)
         assert (one.models(state) == one.w_global(state)).all()

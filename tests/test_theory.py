@@ -1,7 +1,7 @@
 """The paper's Propositions 1 and 2 and Theorem 1, on the library's own code.
 
 Each party fits link(x·w) to y. The link is the identity (convex) or tanh (not convex); L_f is known
-for either. Theorem 2 and Corollary 1 are in ``test_fixed_points``.
+for both. Theorem 2 and Corollary 1 are in ``test_objective``.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ import fedplus as fp
 
 pytestmark = pytest.mark.usefixtures("x64_throughout")
 
-N, D, ROWS, MOST, ROUNDS, DELTA = 7, 5, 12, 4, 1200, 0.3
+N, D, ROWS, MAX_STEPS, ROUNDS, DELTA = 7, 5, 12, 4, 1200, 0.3
 LAYOUT = (("body", 3), ("head", 2))
 PARTS = {"head": fp.L1(DELTA), "*": fp.Quadratic(DELTA)}
 PSIS = {
@@ -40,7 +40,7 @@ VARIANTS = {
     "FedCoMed+": functools.partial(fp.presets.fedcomed_plus, delta=DELTA),
     "hybrid": functools.partial(fp.presets.hybrid, PARTS, LAYOUT),
 }
-# The same in plain terms: ψ(θ) = ½ Σ_j c_j θ_j² + δ Σ_g ‖θ_g‖₂, as c and the groups' members.
+# ψ(θ) = ½ Σ_j c_j θ_j² + δ Σ_g ‖θ_g‖₂ in plain NumPy: c, and the members of each group g.
 PLAIN = {
     "FedAvg+": (np.full(D, DELTA), np.zeros((0, D))),
     "FedGeoMed+": (np.zeros(D), np.ones((1, D))),
@@ -62,7 +62,7 @@ def loss(w, data):
 
 
 def federation(bend, *, flat=False):
-    """The data of N parties around one model, the last an outlier, and L_f; ``flat``: rank 3."""
+    """Return the data of N parties, the last of them an outlier, and L_f; ``flat`` gives rank 3."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(N, ROWS, D)) * (np.arange(ROWS) < (3 if flat else ROWS))[:, None]
     true = rng.normal(size=D) + 0.4 * rng.normal(size=(N, D))
@@ -80,7 +80,7 @@ def party(goal, k):
 
 
 def make(name, bend, *, flat=False):
-    """A variant with η = 1/L_f, its objective, and L = L_f + σ."""
+    """Return a variant with η = 1/L_f, its objective, and L = L_f + σ."""
     data, lipschitz = federation(bend, flat=flat)
     method = VARIANTS[name](eta=1 / lipschitz, sigma=0.1 * lipschitz)
     goal = fp.Objective(psi=method.local.psi, sigma=method.local.sigma, loss=loss, data=data)
@@ -89,53 +89,53 @@ def make(name, bend, *, flat=False):
 
 @jax.jit
 def descend(local, goal, w_k, w_global, k):
-    """Local-Solve of party k with E_k = 0, 1, …: the models, and F_k and ∇F_k there."""
+    """Run Local-Solve of party k with E_k = 0, 1, …; return the models, and F_k and ∇F_k there."""
     theta, data_k = goal.psi.prox(w_k - w_global), party(goal, k)
-    batches = jax.tree.map(lambda leaf: jnp.stack([leaf] * MOST), data_k)
+    batches = jax.tree.map(lambda leaf: jnp.stack([leaf] * MAX_STEPS), data_k)
     solve = lambda steps: local(w_k, w_global, batches, steps, jax.grad(loss))  # noqa: E731
-    models = jax.vmap(solve)(jnp.arange(MOST + 1))
+    models = jax.vmap(solve)(jnp.arange(MAX_STEPS + 1))
     f_k = jax.value_and_grad(lambda w: goal.f_k(w, theta, w_global, data_k))
     return models, *jax.vmap(f_k)(models)
 
 
 @jax.jit
-def play(method, goal, cohorts, steps):
-    """Several runs, at each t: W^t, F_σ(W^t) if w̃^t is right, and ‖∇F_k‖² by party."""
+def simulate(method, goal, cohorts, steps):
+    """Return W^t, F_σ(W^t) by w̃^t, and the ‖∇F_k‖² of all parties, at each t of several runs."""
 
-    def turn(state, now):
-        cohort, steps = now
-        work = fp.Work(cohort, jnp.stack([cohort] * MOST, axis=1), steps)
+    def run_round(state, draw):
+        cohort, steps = draw
+        work = fp.Work(cohort, jnp.stack([cohort] * MAX_STEPS, axis=1), steps)
         new, _ = method.round(state, work, lambda w, k: jax.grad(loss)(w, party(goal, k)))
         grads2 = jnp.sum(goal.grad_f_k(state.w_local, state.w_global) ** 2, axis=1)
         return new, (state.w_local, goal.f_sigma(state.w_local, state.w_global), grads2)
 
     start = method.init(jnp.ones(D), N)
-    return jax.lax.map(lambda draws: jax.lax.scan(turn, start, draws)[1], (cohorts, steps))
+    return jax.lax.map(lambda draws: jax.lax.scan(run_round, start, draws)[1], (cohorts, steps))
 
 
 @jax.jit
-def heights_of(goal, w_local):
-    """F_σ(W^t) at each t of several runs, w̃ found anew."""
+def objectives(goal, w_local):
+    """Return F_σ(W^t) at each t of several runs, with w̃ computed again."""
     return jax.lax.map(lambda run: jax.lax.map(goal.f_sigma, run), w_local)
 
 
 hessians = jax.jit(jax.vmap(jax.vmap(jax.hessian(loss)), (0, None)))
 
 
-def runs(method, goal, *, active, most_steps=MOST):
-    """Four runs with cohorts and E_k drawn from NumPy seeds: S^t, W^t, F_σ(W^t) and ‖∇F_k‖²."""
+def runs(method, goal, *, active, most_steps=MAX_STEPS):
+    """Return S^t, W^t, F_σ(W^t) and ‖∇F_k‖² of four runs with random cohorts and E_k."""
     rngs = [np.random.default_rng(seed) for seed in range(4)]
     cohorts = np.array([[r.permutation(N)[:active] for _ in range(ROUNDS)] for r in rngs])
     steps = np.array([r.integers(1, most_steps + 1, (ROUNDS, active)) for r in rngs])
-    w_local, at_w_global, grads2 = map(np.asarray, play(method, goal, cohorts, steps))
-    heights = np.asarray(heights_of(goal, w_local))
+    w_local, at_w_global, grads2 = map(np.asarray, simulate(method, goal, cohorts, steps))
+    heights = np.asarray(objectives(goal, w_local))
     if method.over == "all":  # Eq. (Z_w_update): w̃^t and Θ^t minimise H_σ(W^t, ·, ·).
         np.testing.assert_allclose(at_w_global, heights, rtol=1e-10)
     return cohorts, w_local, heights, grads2
 
 
 def minimum(name, goal):
-    """Min and argmin of F_σ by SciPy, jointly in W and w̃, with the envelopes written out."""
+    """Return the minimum and the minimiser of F_σ, by SciPy over W and w̃, with explicit envelopes."""
     c, groups = PLAIN[name]
     x, y, _ = map(jnp.asarray, goal.data)
 
@@ -160,8 +160,8 @@ def minimum(name, goal):
 @any_kappa
 @random_points
 @given(seed=seeds, eta=st.floats(1e-3, 1), sigma=st.floats(0.1, 10))
-def test_a_step_is_gradient_descent_on_f_k(psi, seed, eta, sigma):
-    """Proposition 1: E_k steps are E_k gradient steps on F_k with rate ηκ, for any ψ."""
+def test_local_steps_are_gradient_descent_on_f_k(psi, seed, eta, sigma):
+    """Proposition 1: E_k steps are E_k gradient steps on F_k with learning rate ηκ, for any ψ."""
     local = fp.LocalSolve(psi, eta=eta, sigma=sigma)
     goal = fp.Objective(psi=psi, sigma=sigma, loss=loss, data=federation(1.0)[0])
     w_k, w_global = np.random.default_rng(seed).normal(size=(2, D))
@@ -176,8 +176,8 @@ def test_a_step_is_gradient_descent_on_f_k(psi, seed, eta, sigma):
 @any_kappa
 @random_points
 @given(seed=seeds, pull=st.floats(0.01, 10))
-def test_local_solve_descends_by_the_gradient(psi, bend, seed, pull):
-    """Proposition 2: with η = 1/L_f, E_k ≥ 1 steps lower F_k by ‖∇F_k‖² / 2(L_f + σ) or more."""
+def test_local_solve_decreases_f_k_enough(psi, bend, seed, pull):
+    """Proposition 2: with η = 1/L_f, E_k ≥ 1 steps decrease F_k by at least ‖∇F_k‖² / 2(L_f + σ)."""
     data, lipschitz = federation(bend)
     sigma = pull * lipschitz
     local = fp.LocalSolve(psi, eta=1 / lipschitz, sigma=sigma)
@@ -192,7 +192,7 @@ def test_local_solve_descends_by_the_gradient(psi, bend, seed, pull):
 @convex_or_not
 @pytest.mark.parametrize("active", [N, 3], ids=["all", "3 of 7"])
 def test_objective_never_rises_and_gradients_vanish(name, bend, active):
-    """Theorem 1: F_σ falls by Σ_{k∈S^t} ‖∇F_k‖² / 2NL a round, and Σ_k ‖∇F_k‖² tends to 0."""
+    """Theorem 1: F_σ decreases by Σ_{k∈S^t} ‖∇F_k‖² / 2NL per round, and Σ_k ‖∇F_k‖² tends to 0."""
     method, goal, lipschitz = make(name, bend)
     cohorts, w_local, heights, grads2 = runs(method, goal, active=active)
     enough = np.take_along_axis(grads2, cohorts, axis=2).sum(axis=2) / (2 * N * lipschitz)
@@ -204,7 +204,7 @@ def test_objective_never_rises_and_gradients_vanish(name, bend, active):
 @pytest.mark.parametrize("name", ["FedAvg+", "FedGeoMed+"])
 @convex_or_not
 def test_aggregating_active_parties_only_may_raise_the_objective(name, bend):
-    """Theorem 1 is of over="all": where w̃ is of the active parties alone (D1), F_σ can rise."""
+    """Theorem 1 needs over="all": with over="active" (D1), F_σ can increase."""
     method, goal, _ = make(name, bend)
     heights = runs(dataclasses.replace(method, over="active"), goal, active=3)[2]
     assert np.diff(heights).max() > 1e-6 * heights[0, 0]
@@ -212,15 +212,15 @@ def test_aggregating_active_parties_only_may_raise_the_objective(name, bend):
 
 @every_variant
 @pytest.mark.parametrize("flat", [False, True], ids=["strongly convex", "convex"])
-def test_convex_full_participation_reaches_the_minimum_at_rate_1_over_t(name, flat):
-    """Theorem 1, convex: t(F_σ(W^t) − min F_σ) stays bounded, and F_σ(W^t) tends to min F_σ.
+def test_with_convex_losses_and_all_parties_the_rate_is_1_over_t(name, flat):
+    """Theorem 1, convex: t(F_σ(W^t) − min F_σ) is bounded, and F_σ(W^t) tends to min F_σ.
 
-    Two bounds, L = L_f + σ: for E_k = 1 Fed+ is gradient descent on F_σ with rate N/L, hence
-    L‖W^0 − W*‖²/2N; else 2LR²/N by the fall in each round, R the farthest W^t from W*.
+    With L = L_f + σ: for E_k = 1, Fed+ is gradient descent on F_σ with learning rate N/L, so the bound
+    is L‖W^0 − W*‖²/2N. Else it is 2LR²/N, where R is the largest distance of W^t from W*.
     """
     method, goal, lipschitz = make(name, 0.0, flat=flat)
     least, best = minimum(name, goal)
-    for most_steps in (1, MOST):
+    for most_steps in (1, MAX_STEPS):
         _, w_local, heights, _ = runs(method, goal, active=N, most_steps=most_steps)
         away2 = ((w_local - best) ** 2).sum(axis=(2, 3))
         bound = away2[0, 0] / 2 if most_steps == 1 else 2 * away2.max()

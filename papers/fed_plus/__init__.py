@@ -1,21 +1,23 @@
 """The experiments of the Fed+ paper: ``python -m papers.fed_plus STUDY``, from a checkout.
 
-Each experiment is a **study**: a module here with one ``STUDY``, listed in ``studies.STUDIES``. To add
+Each experiment is a **study**: a module here with one ``STUDY``, listed in ``registry.STUDIES``. To add
 a study, write such a module and list it there. A study has four steps, each a function:
 
-``train(asked)``
-    Train the runs that are not finished, into ordinary run folders under ``asked.folder``. The
-    experiments are TOML files in ``specs/``, in the format of ``fedplus run``. ``specs.spec``
-    reads one; ``training.trained`` trains several in ``asked.jobs`` processes and skips finished runs.
-``collect(asked)``
-    Summarise the run folders as small files: name ↦ content. They are written beside the runs and, with
-    ``--results papers/fed_plus/results``, to the folder of the committed results.
+``train(options)``
+    Train the runs that are not finished, into ordinary run folders under ``options.folder``. The
+    experiments are TOML files in ``specs/``, in the format of ``fedplus run``. ``specs.load_spec``
+    reads one; ``training.train_specs`` trains several in ``options.jobs`` processes and skips
+    finished runs.
+``collect(options)``
+    Summarise the run folders as small files: name ↦ content. They are written next to the runs and,
+    with ``--results papers/fed_plus/results``, to the folder of the committed results.
 ``draw(results)``
-    Figures (name ↦ matplotlib figure) from those small files alone; ``plot`` defines the colours.
+    Draw figures (name ↦ matplotlib figure) from those small files alone; ``plot`` defines the colours.
 ``blocks(results)``
-    Parts of ``README.md`` in Markdown (name ↦ text) from the same files; ``page.filled`` writes them
-    between ``<!-- name -->`` and ``<!-- end -->``.
+    Write parts of ``README.md`` in Markdown (name ↦ text) from the same files;
+    ``write_readme.fill_blocks`` puts them between ``<!-- name -->`` and ``<!-- end -->``.
 
-The paper's own numbers are in ``published.toml`` and nowhere else. ``asked.quick`` is a trial of about
-a minute through the same code: few rounds and one seed, in its own folder.
+In the larger studies ``draw`` and ``blocks`` are in a module of their own, e.g. ``silos_report``. The
+paper's own numbers are in ``published.toml`` and nowhere else. ``options.quick`` is a trial of
+about a minute: the same code with few rounds and one seed, in a folder of its own.
 """

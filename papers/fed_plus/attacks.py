@@ -1,20 +1,20 @@
-"""Attacks: honest parties' accuracy as the share of parties that send wrong models grows."""
+"""Attacks: accuracy of the honest parties against the share of parties that send wrong models."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from papers.fed_plus.results import csv_of, json_of
-from papers.fed_plus.specs import spec, wanted
-from papers.fed_plus.study import Asked, Files, Study
-from papers.fed_plus.training import runs_of, trained
+from papers.fed_plus.results import to_csv, to_json
+from papers.fed_plus.specs import load_spec, select_methods
+from papers.fed_plus.study import Files, Study, StudyOptions
+from papers.fed_plus.training import ended_runs, train_specs
 
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.experiments.spec import Fault, Spec, to_toml
-from papers.fed_plus import attacks_plot, attacks_text, tuning
+from papers.fed_plus import attacks_report, tuning
 
 NAME = "attacks"
-BY = "tuning-attacks"
+TUNING_RULES = "tuning-attacks"
 ATTACKS: dict[str, dict[str, float]] = {
     "sign_flip": {"scale": 3.0},
     "scaling": {"scale": 10.0},
@@ -23,117 +23,126 @@ ATTACKS: dict[str, dict[str, float]] = {
     "inner_product": {"epsilon": 2.0},
 }
 SHARES = (0.15, 0.3, 0.45)
-MOST_SEEDS = 3
-QUICK = {"train.rounds": 10, "train.evaluate_every": 10}
+MAX_SEEDS = 3
+QUICK_SETTINGS = {"train.rounds": 10, "train.evaluate_every": 10}
 
 
 class Case(NamedTuple):
-    """An attack by a share of the parties: the last ones."""
+    """An attack by a share of the parties: the last ones of the federation."""
 
     attack: str
     share: float
 
     @property
     def name(self) -> str:
-        """Of the folder."""
+        """Name of the folder of its runs."""
         return f"{self.attack}-{self.share:g}"
 
-    def bad(self, parties: int) -> list[int]:
-        """Who attacks."""
-        return list(range(parties - count_of(self.share, parties), parties))
+    def attackers(self, parties: int) -> list[int]:
+        """Return the indices of the parties that attack."""
+        return list(range(parties - attacker_count(self.share, parties), parties))
 
 
-def count_of(share: float, parties: int) -> int:
-    """So many of the parties."""
+def attacker_count(share: float, parties: int) -> int:
+    """Return how many of the parties attack."""
     return round(share * parties)
 
 
-def cases_of(asked: Asked) -> list[Case]:
-    """All of them, one share after the other, for an attack is compiled once; of a quick try two."""
-    listed = [Case(attack, share) for share in SHARES for attack in ATTACKS]
-    return [listed[0], listed[-1]] if asked.quick else listed
+def attack_cases(options: StudyOptions) -> list[Case]:
+    """Return all cases, share by share, so that each attack is compiled once; two in a quick trial."""
+    cases = [Case(attack, share) for share in SHARES for attack in ATTACKS]
+    return [cases[0], cases[-1]] if options.quick else cases
 
 
-def calm(asked: Asked) -> dict[str, Spec]:
-    """Without an attack."""
-    one = spec(NAME, QUICK if asked.quick else {}, asked.seeds[:MOST_SEEDS])
-    return {NAME: wanted(one, asked)} if asked.only in NAME else {}
+def unattacked_specs(options: StudyOptions) -> dict[str, Spec]:
+    """Return the specification without an attack, by name; none if ``--only`` excludes it."""
+    if options.only not in NAME:
+        return {}
+    spec = load_spec(NAME, QUICK_SETTINGS if options.quick else {}, options.seeds[:MAX_SEEDS])
+    return {NAME: select_methods(spec, options)}
 
 
-def attacked(of: Spec, cases: Sequence[Case]) -> dict[str, Spec]:
-    """The specification under each attack; local training hears of none and is left out."""
-    methods = [one for one in of.methods if one.name != "local"]
+def attacked_specs(spec: Spec, cases: Sequence[Case]) -> dict[str, Spec]:
+    """Return the specification under each attack, by name.
+
+    Local training is left out: an attack cannot change it.
+    """
+    methods = [method for method in spec.methods if method.name != "local"]
     if not methods:
         return {}
-    made = {}
+    specs = {}
     for case in cases:
-        bad = case.bad(of.data.settings["parties"])
+        attackers = case.attackers(spec.data.settings["parties"])
         fault = Fault.model_validate(
-            {"parties": bad, "attack": case.attack, **ATTACKS[case.attack]}
+            {"parties": attackers, "attack": case.attack, **ATTACKS[case.attack]}
         )
-        train = of.train.model_copy(update={"faults": [fault]})
-        title = f"{of.title}: {case.attack} by {len(bad)} parties"
+        train = spec.train.model_copy(update={"faults": [fault]})
+        title = f"{spec.title}: {case.attack} by {len(attackers)} parties"
         update = {"train": train, "methods": methods, "title": title}
-        made[case.name] = of.model_copy(update=update)
-    return made
+        specs[case.name] = spec.model_copy(update=update)
+    return specs
 
 
-def all_specs(asked: Asked) -> dict[str, Spec]:
-    """What is trained, once every method is tuned: without an attack, and under each."""
-    found = tuning.chosen_specs(asked, calm(asked), BY)
-    if not found:
+def all_specs(options: StudyOptions) -> dict[str, Spec]:
+    """Return the tuned specification without an attack and under each, by name; none if not tuned."""
+    specs = tuning.specs_with_chosen_settings(options, unattacked_specs(options), TUNING_RULES)
+    if not specs:
         return {}
-    return found | attacked(found[NAME], cases_of(asked))
+    return specs | attacked_specs(specs[NAME], attack_cases(options))
 
 
-def train(asked: Asked) -> None:
-    """Tune where nobody attacks; then train what was chosen, under each attack."""
-    tuning.tuned(asked, calm(asked), BY)
-    trained(asked, all_specs(asked))
+def train(options: StudyOptions) -> None:
+    """Tune without an attack, then train with the chosen settings under each attack."""
+    tuning.tune_methods(options, unattacked_specs(options), TUNING_RULES)
+    train_specs(options, all_specs(options))
 
 
-def collect(asked: Asked) -> Files:
-    """``attacks.csv``: a row an attack, share and method; and what was chosen."""
-    specs = all_specs(asked)
-    by_name = {case.name: case for case in cases_of(asked)}
+def collect(options: StudyOptions) -> Files:
+    """Return ``attacks.csv``, one row per attack, share and method, and the chosen settings."""
+    specs = all_specs(options)
+    cases = {case.name: case for case in attack_cases(options)}
     rows: list[dict[str, Any]] = []
-    for name, one in specs.items():
-        case = by_name.get(name)
-        parties = one.data.settings["parties"]
-        honest = parties - count_of(max(SHARES), parties)
-        found = rows_of(runs_of(one, asked.folder / name), honest)
-        where = {"attack": case.attack if case else "none", "share": case.share if case else 0.0}
-        rows += [where | row for row in found]
+    for name, spec in specs.items():
+        attack, share = cases.get(name, ("none", 0.0))
+        parties = spec.data.settings["parties"]
+        honest = parties - attacker_count(max(SHARES), parties)
+        summaries = summarise_runs(ended_runs(spec, options.folder / name), honest)
+        rows += [{"attack": attack, "share": share, **summary} for summary in summaries]
     if not rows:
         return {}
     return {
-        "attacks.csv": csv_of(rows),
+        "attacks.csv": to_csv(rows),
         "attacks-tuned.toml": to_toml(specs[NAME]),
-        "attacks-tuning.json": json_of(tuning.told(asked, calm(asked))),
+        "attacks-tuning.json": to_json(tuning.all_trials(options, unattacked_specs(options))),
     }
 
 
-def rows_of(runs: Sequence[RunFolder], honest: int) -> list[dict[str, Any]]:
-    """A row a method: accuracy of the first ``honest`` parties, who never attack, over the seeds.
+def summarise_runs(runs: Sequence[RunFolder], honest: int) -> list[dict[str, Any]]:
+    """Return one row per method: accuracy of the parties that never attack, over the seeds.
 
-    Of a run that diverged there is none; how many did is told.
+    A run that diverged has no accuracy; the column ``failed`` counts these runs.
+
+    Args:
+        runs: Runs of one case.
+        honest: Number of parties that attack in no case, which are the first ones.
     """
     rows = []
     for label in dict.fromkeys(str(run.status["label"]) for run in runs):
-        mine = [run for run in runs if run.status["label"] == label]
-        done = [run for run in mine if run.status["state"] == "finished"]
-        scores = np.array([run.lines[-1]["personal_score"][:honest] for run in done], float)
-        means = scores.mean(axis=1) if done else np.zeros(0)
+        of_method = [run for run in runs if run.status["label"] == label]
+        finished = [run for run in of_method if run.status["state"] == "finished"]
+        scores = np.array([run.lines[-1]["personal_score"][:honest] for run in finished], float)
+        means = scores.mean(axis=1) if finished else np.zeros(0)
         rows.append({
-            "method": mine[0].status["method"], "label": label, "seeds": len(mine),
-            "failed": len(mine) - len(done), "honest": float(means.mean()) if done else None,
-            "honest_std": float(means.std(ddof=1)) if len(done) > 1 else None,
-            "worst_party": float(scores.mean(axis=0).min()) if done else None,
+            "method": of_method[0].status["method"], "label": label, "seeds": len(of_method),
+            "failed": len(of_method) - len(finished),
+            "honest": float(means.mean()) if finished else None,
+            "honest_std": float(means.std(ddof=1)) if len(finished) > 1 else None,
+            "worst_party": float(scores.mean(axis=0).min()) if finished else None,
         })  # fmt: skip
     return rows
 
 
 STUDY = Study(
     NAME, "honest parties' accuracy while 0 to 45% of the parties attack",
-    train, collect, attacks_plot.draw, attacks_text.blocks,
+    train, collect, attacks_report.draw, attacks_report.blocks,
 )  # fmt: skip

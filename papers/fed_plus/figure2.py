@@ -4,65 +4,109 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
-from papers.fed_plus.held_out import held_out
-from papers.fed_plus.panels import read
-from papers.fed_plus.plot import colour, marker, pyplot
-from papers.fed_plus.results import csv_of
-from papers.fed_plus.study import Asked, Files, Study
+from papers.fed_plus.evaluation import load_parameter_vector
+from papers.fed_plus.plot import method_colour, method_marker, pyplot
+from papers.fed_plus.portfolio_runs import BASIS_POINTS, PortfolioRun
+from papers.fed_plus.results import group_records, read_csv_if_exists, to_csv
+from papers.fed_plus.study import Files, Study, StudyOptions
 
+from fedplus._types import Host
+from fedplus.data.federation import Federation
+from fedplus.data.split import Split
+from fedplus.experiments.build import build_federation, build_model
+from fedplus.experiments.run_folder import MODELS, party_file_name
+from fedplus.experiments.spec import Spec
+from fedplus.experiments.toml_source import TomlSource
+from fedplus.models import Model
 from fedplus.report.table_formats import markdown_table
-from papers.fed_plus import failure
+from fedplus.simulation.evaluate import constant_answer, evaluate_parties, split_into_blocks
+from papers.fed_plus import portfolio_runs
 
 FILE, HELD_OUT = "figure2.csv", "figure2-held-out.csv"
 UNIFORM = "uniform"
 
 
-def collect(asked: Asked) -> Files:
-    """A row a setting, method and evaluated round, in basis points a day; and days not trained on."""
-    records, aside = [], []
-    for group in failure.grouped(failure.runs(asked)).values():
+def collect(options: StudyOptions) -> Files:
+    """Return the training curves, and the last models' scores on days that nobody trained on.
+
+    The curves have one row per setting, method and evaluated round. Scores are in basis points per day.
+    """
+    records, held_out = [], []
+    for group in portfolio_runs.group_by_method(portfolio_runs.runs(options)).values():
+        columns = portfolio_runs.identifying_columns(group)
         curves = [[line["personal"]["mean"] for line in run.lines] for run in group]
         uniform = float(np.mean([run.folder.parties["majority"] for run in group]))
-        aside.append(failure.about(group) | held_out(group))
+        held_out.append(columns | held_out_scores(group))
         for i, line in enumerate(group[0].lines):
-            of = failure.BASIS_POINTS * np.array([one[i] for one in curves if i < len(one)], float)
+            scores = BASIS_POINTS * np.array([c[i] for c in curves if i < len(c)], float)
             records.append(
-                failure.about(group)
+                columns
                 | {
-                    "round": line["round"], "mean": float(of.mean()), "least": float(of.min()),
-                    "most": float(of.max()), UNIFORM: failure.BASIS_POINTS * uniform,
+                    "round": line["round"], "mean": float(scores.mean()),
+                    "least": float(scores.min()), "most": float(scores.max()),
+                    UNIFORM: BASIS_POINTS * uniform,
                 }
             )  # fmt: skip
-    return {FILE: csv_of(records), HELD_OUT: csv_of(aside)}
+    return {FILE: to_csv(records), HELD_OUT: to_csv(held_out)}
+
+
+def held_out_scores(group: list[PortfolioRun]) -> dict[str, float]:
+    """Return the last models' mean score over parties and seeds on validation and test days."""
+    spec = Spec.model_validate(group[0].folder.spec)
+    data = spec.data.model_copy(update={"judged_on": "test"})
+    federation = build_federation(data, TomlSource())
+    model = build_model(spec.model, federation, TomlSource())
+    scores: dict[str, float] = {}
+    for name, split in (("validation", federation.validation), ("test", federation.test)):
+        assert split is not None
+        of_runs = [_mean_score(model, split, final_models(run, federation, model)) for run in group]
+        uniform = constant_answer(federation._replace(test=split), model.task)
+        assert uniform is not None
+        scores[name] = BASIS_POINTS * float(np.mean(of_runs))
+        scores[f"uniform_{name}"] = BASIS_POINTS * float(np.mean(uniform))
+    return scores
+
+
+def final_models(run: PortfolioRun, federation: Federation, model: Model) -> Host:
+    """Return the parties' models at the end of a run, as an array of shape (N, d)."""
+    paths = [run.folder.path / MODELS / party_file_name(name) for name in federation.names]
+    return np.stack([load_parameter_vector(path, model) for path in paths])
+
+
+def _mean_score(model: Model, split: Split, models: Host) -> float:
+    blocks, rows = split_into_blocks(split)
+    return float(np.mean(evaluate_parties(model, rows, blocks, jnp.asarray(models)).score))
 
 
 def draw(results: Path) -> Mapping[str, Any]:
-    """A panel a setting, a curve a method; the band is from the worst to the best seed."""
-    records = read(results / FILE)
+    """Return one panel per setting, one curve per method; bands go from the worst to the best seed."""
+    records = read_csv_if_exists(results / FILE)
     if not records:
         return {}
     plt = pyplot()
-    settings = list(dict.fromkeys(one["setting"] for one in records))
+    settings = group_records(records, "setting").values()
     figure, grid = plt.subplots(
         1, len(settings), figsize=(4.8 * len(settings), 3.6), squeeze=False, sharey=True,
         layout="constrained",
     )  # fmt: skip
-    for axes, setting in zip(grid[0], settings, strict=True):
-        here = [one for one in records if one["setting"] == setting]
-        for method in dict.fromkeys(one["method"] for one in here):
-            mine = [one for one in here if one["method"] == method]
+    for axes, of_setting in zip(grid[0], settings, strict=True):
+        for (method,), of_method in group_records(of_setting, "method").items():
             rounds, mean, least, most = (
-                np.array([one[name] for one in mine]) for name in ("round", "mean", "least", "most")
+                np.array([record[name] for record in of_method])
+                for name in ("round", "mean", "least", "most")
             )
-            done = rounds * mine[0]["steps"]
-            style = {"color": colour(method), "label": mine[0]["label"]}
-            axes.fill_between(done, least, most, color=colour(method), alpha=0.15, linewidth=0)
-            axes.plot(done, mean, marker=marker(method), markevery=max(1, len(mine) // 8), **style)
-        axes.axhline(here[0][UNIFORM], color="black", linewidth=0.8, linestyle=":")
-        axes.set(
-            xlabel="steps of a party", title=f"{here[0]['steps']:g} steps between aggregations"
-        )
+            steps = rounds * of_method[0]["steps"]
+            style = {"color": method_colour(method), "label": of_method[0]["label"]}
+            axes.fill_between(
+                steps, least, most, color=method_colour(method), alpha=0.15, linewidth=0
+            )
+            every = max(1, len(of_method) // 8)
+            axes.plot(steps, mean, marker=method_marker(method), markevery=every, **style)
+        axes.axhline(of_setting[0][UNIFORM], color="black", linewidth=0.8, linestyle=":")
+        title = f"{of_setting[0]['steps']:g} steps between aggregations"
+        axes.set(xlabel="steps of a party", title=title)
     grid[0, 0].set_ylabel("return on training days\n(basis points a day, mean over parties)")
     grid[0, -1].legend(fontsize=8, ncols=2, loc="upper left")
     figure.suptitle("Dotted: the uniform portfolio", fontsize=8)
@@ -71,37 +115,34 @@ def draw(results: Path) -> Mapping[str, Any]:
 
 
 def blocks(results: Path) -> Mapping[str, str]:
-    """Where each curve begins, its top and its end; beside it, days that nobody trained on."""
-    aside = {(one["setting"], one["method"]): one for one in read(results / HELD_OUT)}
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for one in read(results / FILE):
-        groups.setdefault((one["setting"], one["method"]), []).append(one)
+    """Return a table of each curve's beginning, maximum and end, and of days without training."""
+    held_out = group_records(read_csv_if_exists(results / HELD_OUT), "setting", "method")
+    groups = group_records(read_csv_if_exists(results / FILE), "setting", "method")
     rows = []
-    for key, mine in groups.items():
-        curve = [one["mean"] for one in mine]
-        low = min(mine, key=lambda one: one["least"])
+    for key, group in groups.items():
+        curve = [record["mean"] for record in group]
+        lowest = min(group, key=lambda record: record["least"])
         rows.append([
-            f"{mine[0]['label']}, {mine[0]['steps']:g} steps", f"{curve[0]:.1f}", f"{max(curve):.1f}",
-            f"{low['least']:.1f} in round {low['round']:g}",
-            f"{curve[-1]:.1f} ({mine[-1]['least']:.1f} to {mine[-1]['most']:.1f})",
-            f"{aside[key]['validation']:.1f}", f"{aside[key]['test']:.1f}",
+            f"{group[0]['label']}, {group[0]['steps']:g} steps", f"{curve[0]:.1f}",
+            f"{max(curve):.1f}", f"{lowest['least']:.1f} in round {lowest['round']:g}",
+            f"{curve[-1]:.1f} ({group[-1]['least']:.1f} to {group[-1]['most']:.1f})",
+            f"{held_out[key][0]['validation']:.1f}", f"{held_out[key][0]['test']:.1f}",
         ])  # fmt: skip
     if not rows:
         return {}
-    one = next(iter(groups.values()))[0]
-    other = next(iter(aside.values()))
+    training, later = next(iter(groups.values()))[0], next(iter(held_out.values()))[0]
     rows.append([
-        "uniform portfolio", "", "", "", f"{one[UNIFORM]:.1f}", f"{other['uniform_validation']:.1f}",
-        f"{other['uniform_test']:.1f}",
+        "uniform portfolio", "", "", "", f"{training[UNIFORM]:.1f}",
+        f"{later['uniform_validation']:.1f}", f"{later['uniform_test']:.1f}",
     ])  # fmt: skip
-    heads = [
+    headings = [
         "", "first evaluation", "best", "lowest of a seed", "last (over seeds)", "validation days",
         "test days",
     ]  # fmt: skip
-    return {"figure2": markdown_table(heads, rows)}
+    return {"figure2": markdown_table(headings, rows)}
 
 
 STUDY = Study(
     "figure2", "Figure 2: training curves and collapse, portfolio management",
-    failure.train, collect, draw, blocks,
+    portfolio_runs.train, collect, draw, blocks,
 )  # fmt: skip

@@ -1,63 +1,66 @@
-"""Figure 3: how good a party's model is on the way from its own to the aggregate."""
+"""Figure 3: the score of a party's model on the line from its own model to the aggregate."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from papers.fed_plus.panels import per_method, read
-from papers.fed_plus.plot import colour
-from papers.fed_plus.results import csv_of
-from papers.fed_plus.study import Asked, Files, Study
+from papers.fed_plus.plot import method_colour, plot_per_method
+from papers.fed_plus.portfolio_runs import BASIS_POINTS
+from papers.fed_plus.results import Record, group_records, read_csv_if_exists, to_csv
+from papers.fed_plus.study import Files, Study, StudyOptions
 
 from fedplus.report.table_formats import markdown_table
-from papers.fed_plus import failure
+from papers.fed_plus import portfolio_runs
 
 FILE = "figure3.csv"
 
 
-def collect(asked: Asked) -> Files:
-    """A row a setting, method, λ: of the last aggregation, means over parties, in basis points a day.
+def collect(options: StudyOptions) -> Files:
+    """Return one row per setting, method and λ, for the last aggregation.
 
-    ``before`` is the aggregate at the evaluation before (the paper's dashed line).
+    Scores are means over the parties, in basis points per day. ``before`` is the score of the aggregate
+    at the evaluation before (the paper's dashed line).
     """
     records = []
-    for group in failure.grouped(failure.runs(asked)).values():
-        ends = [run.lines[-2:] for run in group if len(run.lines) > 1]
-        if not ends:
+    for group in portfolio_runs.group_by_method(portfolio_runs.runs(options)).values():
+        last_two = [run.lines[-2:] for run in group if len(run.lines) > 1]
+        if not last_two:
             continue
-        before = [np.mean(first["global_score"]) for first, _ in ends]
-        for i, lam in enumerate(ends[0][1]["path"]["lambda"]):
-            of = failure.BASIS_POINTS * np.array(
-                [np.mean(last["path"]["score"][i]) for _, last in ends]
+        before = [np.mean(line["global_score"]) for line, _ in last_two]
+        last = last_two[0][1]
+        for i, lam in enumerate(last["path"]["lambda"]):
+            scores = BASIS_POINTS * np.array(
+                [np.mean(line["path"]["score"][i]) for _, line in last_two]
             )
             records.append(
-                failure.about(group)
+                portfolio_runs.identifying_columns(group)
                 | {
-                    "round": ends[0][1]["round"], "lambda": lam, "mean": float(of.mean()),
-                    "least": float(of.min()), "most": float(of.max()),
-                    "before": failure.BASIS_POINTS * float(np.mean(before)),
+                    "round": last["round"], "lambda": lam, "mean": float(scores.mean()),
+                    "least": float(scores.min()), "most": float(scores.max()),
+                    "before": BASIS_POINTS * float(np.mean(before)),
                 }
             )  # fmt: skip
-    return {FILE: csv_of(records)}
+    return {FILE: to_csv(records)}
 
 
 def draw(results: Path) -> Mapping[str, Any]:
-    """A panel a setting and method, as the paper has it: λ = 0 before, λ = 1 after."""
-    records = read(results / FILE)
+    """Return one panel per setting and method, as in the paper: λ = 0 is before, λ = 1 after."""
+    records = read_csv_if_exists(results / FILE)
     if not records:
         return {}
 
-    def panel(axes: Any, mine: list[dict[str, Any]]) -> None:
+    def panel(axes: Any, of_method: list[Record]) -> None:
         lam, mean, least, most = (
-            np.array([one[name] for one in mine]) for name in ("lambda", "mean", "least", "most")
+            np.array([record[name] for record in of_method])
+            for name in ("lambda", "mean", "least", "most")
         )
-        of = colour(mine[0]["method"])
-        axes.fill_between(lam, least, most, color=of, alpha=0.2, linewidth=0)
-        axes.plot(lam, mean, color=of, marker="o")
-        axes.axhline(mine[0]["before"], color="black", linestyle="--", linewidth=0.9)
+        colour = method_colour(of_method[0]["method"])
+        axes.fill_between(lam, least, most, color=colour, alpha=0.2, linewidth=0)
+        axes.plot(lam, mean, color=colour, marker="o")
+        axes.axhline(of_method[0]["before"], color="black", linestyle="--", linewidth=0.9)
 
-    figure = per_method(
+    figure = plot_per_method(
         records, panel, "basis points a day",
         "Return on training days from a party's own model (λ = 0) to the aggregate (λ = 1), last "
         "aggregation; dashed: the aggregate one evaluation before",
@@ -67,24 +70,22 @@ def draw(results: Path) -> Mapping[str, Any]:
 
 
 def blocks(results: Path) -> Mapping[str, str]:
-    """Both ends of the way, and the aggregate before."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for one in read(results / FILE):
-        groups.setdefault((one["setting"], one["method"]), []).append(one)
+    """Return a table of the scores along the line, and of the aggregate before."""
+    groups = group_records(read_csv_if_exists(results / FILE), "setting", "method")
     rows = [
         [
-            f"{mine[0]['label']}, {mine[0]['steps']:g} steps", f"{mine[0]['before']:.1f}",
-            *(f"{one['mean']:.1f}" for one in mine),
+            f"{group[0]['label']}, {group[0]['steps']:g} steps", f"{group[0]['before']:.1f}",
+            *(f"{record['mean']:.1f}" for record in group),
         ]
-        for mine in groups.values()
+        for group in groups.values()
     ]  # fmt: skip
     if not rows:
         return {}
-    lams = [f"λ = {one['lambda']:g}" for one in next(iter(groups.values()))]
+    lams = [f"λ = {record['lambda']:g}" for record in next(iter(groups.values()))]
     return {"figure3": markdown_table(["", "aggregate before", *lams], rows)}
 
 
 STUDY = Study(
     "figure3", "Figure 3: performance along λ between local and global, portfolio management",
-    failure.train, collect, draw, blocks,
+    portfolio_runs.train, collect, draw, blocks,
 )  # fmt: skip

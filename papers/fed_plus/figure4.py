@@ -3,71 +3,85 @@
 from typing import Any
 
 import numpy as np
-from papers.fed_plus.benchmarks import PREFIX
-from papers.fed_plus.jobs import times
-from papers.fed_plus.judging import added_up, curve, over_seeds
-from papers.fed_plus.results import csv_of, json_of
-from papers.fed_plus.specs import published
-from papers.fed_plus.study import Asked, Files, Study
+from papers.fed_plus.evaluation import average_over_seeds, score_curve, summarise_scores
+from papers.fed_plus.fedprox_federations import (
+    PREFIX,
+    data_sets,
+    finished_runs,
+    specs_by_folder,
+    train_data_sets,
+    with_shared_folder,
+)
+from papers.fed_plus.jobs import read_durations
+from papers.fed_plus.results import to_csv, to_json
+from papers.fed_plus.specs import published_results
+from papers.fed_plus.study import Files, Study, StudyOptions
 
 from fedplus.experiments.run_folder import RunFolder
-from papers.fed_plus import benchmarks, figure4_plot, figure4_text
+from papers.fed_plus import figure4_report
 
 
-def train(asked: Asked) -> None:
-    """All data sets."""
-    sets = benchmarks.sets(asked)
-    benchmarks.train(asked, [(data, benchmarks.specs_of(asked, data)) for data in sets])
+def train(options: StudyOptions) -> None:
+    """Train all data sets."""
+    specs = [(data, specs_by_folder(options, data)) for data in data_sets(options)]
+    train_data_sets(options, specs)
 
 
-def collect(asked: Asked) -> Files:
-    """``figure4-NAME.csv`` for each data set that has runs, a row a method and evaluated round.
+def collect(options: StudyOptions) -> Files:
+    """Return ``figure4-NAME.csv`` for each data set with runs: one row per method and evaluated round.
 
-    A file each, so that what was made on another machine stays as it is.
+    Each data set has files of its own, so that those from another machine stay as they are.
     """
     files: dict[str, str] = {}
-    for data in benchmarks.sets(asked):
-        found = list(benchmarks.runs(asked, benchmarks.specs_of(asked, data)))
+    for data in data_sets(options):
+        methods = list(finished_runs(options, specs_by_folder(options, data)))
         records = [
-            record for method, label, runs in found for record in _records(method, label, runs)
+            record
+            for method, label, runs in methods
+            for record in _method_records(method, label, runs)
         ]
         if records:
-            records += _majority(found[0][2])
-            files[f"{PREFIX}{data}.csv"] = csv_of(records)
-            files[f"{PREFIX}{data}-about.json"] = json_of(about(asked, data, found[0][2][0]))
+            _, _, runs = methods[0]
+            records += _majority_records(runs)
+            files[f"{PREFIX}{data}.csv"] = to_csv(records)
+            about = describe_data_set(options, data, runs[0])
+            files[f"{PREFIX}{data}-about.json"] = to_json(about)
     return files
 
 
-def about(asked: Asked, data: str, run: RunFolder) -> dict[str, Any]:
-    """What the files of a data set have to say of it."""
-    took = {
-        name: one for name, one in times(benchmarks.shared(asked).folder).items()
-        if name.split(", ")[0] in benchmarks.specs_of(asked, data)
-    }  # fmt: skip
+def describe_data_set(options: StudyOptions, data: str, run: RunFolder) -> dict[str, Any]:
+    """Return the title, size and processor time of a data set's runs."""
+    folders = specs_by_folder(options, data)
+    durations = [
+        duration
+        for name, duration in read_durations(with_shared_folder(options).folder).items()
+        if name.split(", ")[0] in folders
+    ]
     return {
         "data": data, "title": run.spec["title"], "stand_in_for": run.parties["stand_in_for"],
         "parties": run.status["parties"], "rounds": run.status["rounds"],
-        "processor_seconds": sum(one["processor"] for one in took.values()),
-        "jobs": len(took),
+        "processor_seconds": sum(duration["processor"] for duration in durations),
+        "jobs": len(durations),
     }  # fmt: skip
 
 
-def _records(method: str, label: str, runs: list[RunFolder]) -> list[dict[str, Any]]:
-    curves = zip(*(list(curve(run)) for run in runs), strict=True)
-    return [{"method": method, "label": label, **over_seeds(lines)} for lines in curves]
+def _method_records(method: str, label: str, runs: list[RunFolder]) -> list[dict[str, Any]]:
+    curves = zip(*(list(score_curve(run)) for run in runs), strict=True)
+    return [{"method": method, "label": label, **average_over_seeds(lines)} for lines in curves]
 
 
-def _majority(runs: list[RunFolder]) -> list[dict[str, Any]]:
-    """Always the label that a party has most often: all there is to know where it has one (D10)."""
-    found = []
+def _majority_records(runs: list[RunFolder]) -> list[dict[str, Any]]:
+    """Return the score of always answering with a party's most frequent label (D10)."""
+    summaries = []
     for run in runs:
-        parties, last = run.parties, run.lines[-1]["round"]
-        of = {"own": np.array(parties["majority"])}
-        found.append({"round": last, "active": 1.0, **added_up(of, parties["test"])})
-    return [{"method": "majority", "label": "majority class", **over_seeds(found)}]
+        scores = {"own": np.array(run.parties["majority"])}
+        averages = summarise_scores(scores, run.parties["test"])
+        summaries.append({"round": run.lines[-1]["round"], "active": 1.0, **averages})
+    return [{"method": "majority", "label": "majority class", **average_over_seeds(summaries)}]
 
 
 STUDY = Study(
-    "figure4", f"{published()['figure4']['where']}: 8 methods, 90% stragglers, FedProx's federations",
-    train, collect, figure4_plot.draw, figure4_text.blocks,
+    "figure4",
+    f"{published_results()['figure4']['where']}: 8 methods, 90% stragglers, FedProx's federations",
+    train, collect, figure4_report.draw, figure4_report.blocks,
 )  # fmt: skip

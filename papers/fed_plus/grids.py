@@ -1,7 +1,7 @@
-"""What is tried of each method, and how long: the TOML files beside this one, a study's each.
+"""Grids and budgets for tuning, read from ``tuning*.toml``, one file per study.
 
-Table 2's is ``tuning.toml``, taken where no other is named. Most of a grid is in multiples of what the
-specification states.
+``tuning.toml`` is Table 2's and the default. Most of a grid is in multiples of what the specification
+states.
 """
 
 import itertools
@@ -15,53 +15,63 @@ from fedplus.experiments.defaults import LABELS
 from fedplus.experiments.runner import slug
 from fedplus.experiments.spec import Method, Spec
 
-TABLE2 = "tuning"
+TABLE2_RULES = "tuning"
 
 
 @cache
-def rules(by: str = TABLE2) -> dict[str, Any]:
-    """The grid: see ``tuning.toml``."""
-    path = Path(__file__).with_name(f"{by}.toml")
+def load_rules(rules_name: str = TABLE2_RULES) -> dict[str, Any]:
+    """Read a file of grids and budgets; ``tuning.toml`` explains the format."""
+    path = Path(__file__).with_name(f"{rules_name}.toml")
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def key_of(one: Method) -> str:
-    """A method's name; one that has a label of its own goes by that."""
-    return one.name if one.label in (None, LABELS[one.name]) else slug(str(one.label))
+def method_key(method: Method) -> str:
+    """Return the key of a method in the rules: its name, or its label if it has one of its own."""
+    has_default_label = method.label in (None, LABELS[method.name])
+    return method.name if has_default_label else slug(str(method.label))
 
 
-def grid_of(key: str, stated: Mapping[str, Any], by: str = TABLE2) -> dict[str, list[Any]]:
-    """Values to try for each setting: multiples of what is stated, values, or all combinations."""
+def method_grid(
+    key: str, stated: Mapping[str, Any], rules_name: str = TABLE2_RULES
+) -> dict[str, list[Any]]:
+    """Return the values to try for each setting of a method.
+
+    Args:
+        key: Key of the method.
+        stated: Settings of the method in the specification.
+        rules_name: File of the rules, without ``.toml``.
+    """
     return {
         setting: _values(rule, stated.get(setting))
-        for setting, rule in rules(by)["grid"][key].items()
+        for setting, rule in load_rules(rules_name)["grid"][key].items()
     }
 
 
 def _values(rule: Mapping[str, Any], stated: Any) -> list[Any]:
+    """Return multiples of the stated value, all combinations, or the values that the rule lists."""
     if "times" in rule:
         return [stated * factor for factor in rule["times"]]
     if "each" in rule:
-        found = itertools.product(*rule["each"].values())
-        return [dict(zip(rule["each"], one, strict=True)) for one in found]
+        combinations = itertools.product(*rule["each"].values())
+        return [dict(zip(rule["each"], values, strict=True)) for values in combinations]
     return list(rule["values"])
 
 
-def candidates_of(key: str, by: str = TABLE2) -> int | None:
-    """How many a method has: the budget's, but where that says otherwise; None: its whole grid."""
-    budget = rules(by)["budget"]
-    found = budget.get("candidates_of", {}).get(key, budget.get("candidates"))
-    return None if found is None else int(found)
+def candidate_count(key: str, rules_name: str = TABLE2_RULES) -> int | None:
+    """Return how many candidates a method has; None means its whole grid."""
+    budget = load_rules(rules_name)["budget"]
+    count = budget.get("candidates_of", {}).get(key, budget.get("candidates"))
+    return None if count is None else int(count)
 
 
-def splits_of(by: str = TABLE2, quick: bool = False) -> list[int]:
-    """Seeds of the splits that a candidate is judged on, a run each; a try has the first."""
-    found: list[int] = rules(by)["budget"]["splits"]
-    return found[:1] if quick else found
+def split_seeds(rules_name: str = TABLE2_RULES, quick: bool = False) -> list[int]:
+    """Return the seeds of the splits on which each candidate is run; a quick trial uses the first."""
+    seeds: list[int] = load_rules(rules_name)["budget"]["splits"]
+    return seeds[:1] if quick else seeds
 
 
-def rounds_of(spec: Spec, by: str = TABLE2) -> int:
-    """How long candidates are trained, and what is chosen: settings are chosen for that length."""
-    stated, budget = spec.train.rounds or 1, rules(by)["budget"]
-    most = budget.get("rounds_of", {}).get(spec.data.name, budget.get("rounds", stated))
-    return int(min(most, stated))
+def tuning_rounds(spec: Spec, rules_name: str = TABLE2_RULES) -> int:
+    """Return for how many rounds candidates, and then the chosen settings, are trained."""
+    stated, budget = spec.train.rounds or 1, load_rules(rules_name)["budget"]
+    limit = budget.get("rounds_of", {}).get(spec.data.name, budget.get("rounds", stated))
+    return int(min(limit, stated))

@@ -1,6 +1,7 @@
-"""The work of a study: jobs, several at a time, and how long each took.
+"""Jobs of a study: functions that run in several processes, and how long each took.
 
-A process a core: the paper's models are so small that one run gains nothing from a second core.
+By default there is one process per core: the paper's models are so small that one run gains nothing
+from a second core.
 """
 
 import json
@@ -13,74 +14,78 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from papers.fed_plus.study import Asked
+from papers.fed_plus.study import StudyOptions
 
 from fedplus.experiments.compilation_cache import enable_compilation_cache, limit_compiled_programs
 from fedplus.experiments.files import write_json
 
-TIMES = "times.json"
+DURATIONS_FILE = "times.json"
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda"}
 
 
 class Job(NamedTuple):
-    """Something to do in a process of its own: a function of a module, and what it is given."""
+    """A module-level function and its arguments, to be called in a process of its own."""
 
     name: str
-    do: Callable[..., Any]
-    given: tuple[Any, ...]
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
 
 
-class Took(NamedTuple):
-    """How long a job took, and how long a processor worked for it: less, on a busy machine."""
+class Duration(NamedTuple):
+    """Wall-clock time and processor time of a job, in seconds."""
 
     seconds: float
     processor: float
 
 
-def carry_out(asked: Asked, jobs: Sequence[Job]) -> None:
-    """Do all jobs, so many at a time, tell of each, and note how long each took."""
-    for number, (job, took) in enumerate(_done(asked, jobs), 1):
-        told = f"{number} of {len(jobs)}: {job.name}, {took.seconds:.0f} s"
-        print(told, file=sys.stderr, flush=True)
-        known = times(asked.folder)
-        earlier = known.get(
-            job.name, {}
-        )  # A job that was broken off goes on, and so does its time.
-        known[job.name] = {n: round(v + earlier.get(n, 0.0), 1) for n, v in took._asdict().items()}
-        write_json(asked.folder / TIMES, dict(sorted(known.items())))
+def run_jobs(options: StudyOptions, jobs: Sequence[Job]) -> None:
+    """Run all jobs, ``options.jobs`` at a time, print each when it ends, and record its duration."""
+    for number, (job, duration) in enumerate(_completed_jobs(options, jobs), 1):
+        message = f"{number} of {len(jobs)}: {job.name}, {duration.seconds:.0f} s"
+        print(message, file=sys.stderr, flush=True)
+        durations = read_durations(options.folder)
+        earlier = durations.get(job.name, {})  # An interrupted job resumes, so its times add up.
+        durations[job.name] = {
+            key: round(value + earlier.get(key, 0.0), 1)
+            for key, value in duration._asdict().items()
+        }
+        write_json(options.folder / DURATIONS_FILE, dict(sorted(durations.items())))
 
 
-def times(folder: Path) -> dict[str, dict[str, float]]:
-    """What each job so far took."""
-    path = folder / TIMES
+def read_durations(folder: Path) -> dict[str, dict[str, float]]:
+    """Return the duration of each completed job of a study's folder."""
+    path = folder / DURATIONS_FILE
     return dict(json.loads(path.read_bytes())) if path.exists() else {}
 
 
-def _done(asked: Asked, jobs: Sequence[Job]) -> Iterator[tuple[Job, Took]]:
-    if asked.jobs == 1 or len(jobs) < 2:
-        use(asked.device, threads=None)
+def _completed_jobs(options: StudyOptions, jobs: Sequence[Job]) -> Iterator[tuple[Job, Duration]]:
+    if options.jobs == 1 or len(jobs) < 2:
+        configure_jax(options.device, threads=None)
         for job in jobs:
-            yield job, _timed(job)
+            yield job, _run_timed(job)
         return
-    threads = max(1, (os.cpu_count() or 1) // asked.jobs)
+    threads = max(1, (os.cpu_count() or 1) // options.jobs)
     pool = ProcessPoolExecutor(
-        asked.jobs, multiprocessing.get_context("spawn"), use, (asked.device, threads)
+        options.jobs, multiprocessing.get_context("spawn"), configure_jax, (options.device, threads)
     )
     try:
-        waiting = {pool.submit(_timed, job): job for job in jobs}
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
+        pending = {pool.submit(_run_timed, job): job for job in jobs}
+        for future in as_completed(pending):
+            yield pending[future], future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def use(device: str | None, threads: int | None) -> None:
-    """Choose the device, keep compiled programs; before anything is computed."""
+def configure_jax(device: str | None, threads: int | None) -> None:
+    """Choose JAX's device and number of threads, and turn on the compilation cache.
+
+    This has an effect only before JAX computes anything.
+    """
     import jax
 
     update: Any = jax.config.update
     if threads is not None:
-        os.environ["NPROC"] = str(threads)  # Of XLA's pool of threads.
+        os.environ["NPROC"] = str(threads)  # The size of XLA's thread pool.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         update("jax_num_cpu_devices", threads)
     if device is not None:
@@ -88,8 +93,10 @@ def use(device: str | None, threads: int | None) -> None:
     enable_compilation_cache()
 
 
-def _timed(job: Job) -> Took:
-    begun, worked = time.monotonic(), time.process_time()
+def _run_timed(job: Job) -> Duration:
+    start, processor_start = time.monotonic(), time.process_time()
     limit_compiled_programs()
-    job.do(*job.given)
-    return Took(round(time.monotonic() - begun, 1), round(time.process_time() - worked, 1))
+    job.function(*job.arguments)
+    return Duration(
+        round(time.monotonic() - start, 1), round(time.process_time() - processor_start, 1)
+    )

@@ -1,90 +1,104 @@
-"""Layer-specific ψ, the paper's outlook: which layers want which ψ and δ, against one ψ for all."""
+"""Layer-specific ψ, the paper's outlook: a ψ and δ for each layer, compared with one for all."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from papers.fed_plus.results import csv_of, json_of
-from papers.fed_plus.specs import names, spec, wanted
-from papers.fed_plus.study import Asked, Files, Study
-from papers.fed_plus.training import runs_of
+from papers.fed_plus.results import to_csv, to_json
+from papers.fed_plus.specs import load_spec, select_methods, spec_names
+from papers.fed_plus.study import Files, Study, StudyOptions
+from papers.fed_plus.training import ended_runs
 
 from fedplus.experiments.spec import Spec, to_toml
 from fedplus.report.table_formats import as_records
 from fedplus.report.tables import comparison_table
-from papers.fed_plus import layers_plot, layers_text, tuning
+from papers.fed_plus import layers_report, tuning
 
 PREFIX = "layers-"
-BY = "tuning-layers"
-LARGE = "layers-sent140"
-"""For a GPU: elsewhere it has to be asked for by name."""
-MOST_SEEDS = 3
-QUICK = {"train.rounds": 10, "train.evaluate_every": 10}
-QUICKLY = ("local", "fedgeomed+", "hybrid")
-KEPT = ("seeds", "mean", "mean_std", "the_others", "outliers", "worst_party", "p", "best", "note")
+TUNING_RULES = "tuning-layers"
+GPU_SPEC = "layers-sent140"
+"""The specification for a GPU: on a CPU it is trained only if ``--only`` names it."""
+MAX_SEEDS = 3
+QUICK_SETTINGS = {"train.rounds": 10, "train.evaluate_every": 10}
+QUICK_METHODS = ("local", "fedgeomed+", "hybrid")
+COLUMNS = (
+    "seeds",
+    "mean",
+    "mean_std",
+    "the_others",
+    "outliers",
+    "worst_party",
+    "p",
+    "best",
+    "note",
+)
 PARTS = {"head/*": "head", "*": "rest"}
-"""Patterns of the grid and what they are called in the files."""
+"""Patterns of the grid ↦ names of the parts in the files."""
 
 
-def specs_of(asked: Asked) -> dict[str, Spec]:
-    """A federation each; of a quick try the first."""
-    large = asked.device == "gpu" or "sent140" in asked.only
-    listed = [one for one in names(PREFIX) if asked.only in one and (large or one != LARGE)]
-    if asked.quick:
-        listed = listed[:1]
-        asked = asked._replace(methods=asked.methods or QUICKLY)
-    quick, seeds = (QUICK if asked.quick else {}), asked.seeds[:MOST_SEEDS]
-    return {name: wanted(spec(name, quick, seeds), asked) for name in listed}
+def study_specs(options: StudyOptions) -> dict[str, Spec]:
+    """Return the specifications by name, one per federation; a quick trial has the first."""
+    with_large = options.device == "gpu" or "sent140" in options.only
+    names = [name for name in spec_names(PREFIX) if options.only in name]
+    names = [name for name in names if with_large or name != GPU_SPEC]
+    if options.quick:
+        names = names[:1]
+        options = options._replace(methods=options.methods or QUICK_METHODS)
+    settings, seeds = (QUICK_SETTINGS if options.quick else {}), options.seeds[:MAX_SEEDS]
+    return {name: select_methods(load_spec(name, settings, seeds), options) for name in names}
 
 
-def train(asked: Asked) -> None:
-    """Tune, the hybrid over all pairs of ψ; then train what was chosen."""
-    tuning.trained_as_chosen(asked, specs_of(asked), BY)
+def train(options: StudyOptions) -> None:
+    """Tune, the hybrid over all pairs of ψ, then train with the chosen settings."""
+    tuning.tune_and_train(options, study_specs(options), TUNING_RULES)
 
 
-def collect(asked: Asked) -> Files:
-    """Of each federation that has runs: a row a method, the hybrid's trials, what was chosen.
+def collect(options: StudyOptions) -> Files:
+    """Return for each federation with runs: one row per method, the hybrid's trials, the settings.
 
-    Files of its own each, so that what was made on another machine stays as it is.
+    Each federation has files of its own, so that those from another machine stay as they are.
     """
-    specs = specs_of(asked)
-    told = tuning.told(asked, specs)
+    specs = study_specs(options)
+    trials_by_spec = tuning.all_trials(options, specs)
     files: dict[str, str] = {}
-    for name, one in tuning.chosen_specs(asked, specs, BY).items():
-        runs = runs_of(one, asked.folder / name)
+    for name, spec in tuning.specs_with_chosen_settings(options, specs, TUNING_RULES).items():
+        runs = ended_runs(spec, options.folder / name)
         if not runs:
             continue
         rows = [
             {
                 "method": record["method"] or "majority", "label": record["label"],
-                **{key: record.get(key) for key in KEPT}, "best": record["leads"],
+                **{column: record.get(column) for column in COLUMNS}, "best": record["leads"],
             }
             for record in as_records(comparison_table(runs))
         ]  # fmt: skip
-        of = told[name]
-        short = {key: {**found, "trials": len(found["trials"])} for key, found in of.items()}
+        by_method = trials_by_spec[name]
+        counts = {
+            method: {**result, "trials": len(result["trials"])}
+            for method, result in by_method.items()
+        }
         files |= {
-            f"{name}.csv": csv_of(rows), f"{name}-tuned.toml": to_toml(one),
-            f"{name}-tuning.json": json_of(short),
+            f"{name}.csv": to_csv(rows), f"{name}-tuned.toml": to_toml(spec),
+            f"{name}-tuning.json": to_json(counts),
         }  # fmt: skip
-        if trials := trials_of(of):
-            files[f"{name}-trials.csv"] = csv_of(trials)
+        if trials := hybrid_trials(by_method):
+            files[f"{name}-trials.csv"] = to_csv(trials)
     return files
 
 
-def trials_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row a trial of the hybrid: ψ and δ of each part, and how it did on validation samples."""
+def hybrid_trials(by_method: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one row per trial of the hybrid: ψ and δ of each part, and its validation score."""
     rows = []
-    for trial in told.get("hybrid", {"trials": []})["trials"]:
+    for trial in by_method.get("hybrid", {"trials": []})["trials"]:
         row: dict[str, Any] = {}
         for pattern, part in PARTS.items():
             psi = trial["settings"]["parts"][pattern]
             row |= {f"{part}_psi": psi["psi"], f"{part}_delta": psi.get("delta")}
-        rest = {key: trial["settings"][key] for key in ("eta", "sigma")}
-        rows.append(row | rest | {"validation": trial["mean"]})
+        row |= {name: trial["settings"][name] for name in ("eta", "sigma")}
+        rows.append(row | {"validation": trial["mean"]})
     return rows
 
 
 STUDY = Study(
     "layers", "a ψ and δ for each layer, found on validation samples, against one for all",
-    train, collect, layers_plot.draw, layers_text.blocks,
+    train, collect, layers_report.draw, layers_report.blocks,
 )  # fmt: skip

@@ -1,23 +1,28 @@
-"""Figures: matplotlib where it is installed, one colour a method, the same in every figure."""
+"""Figures with matplotlib: set-up, layouts, and one colour and marker per method in all figures."""
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from papers.fed_plus.results import Record
 from papers.fed_plus.study import Study
 
 from fedplus.check import SettingError
 from fedplus.files import SHARED, write_atomically
 
 MARKERS = "osD^vPX*<>hpd"
-"""So that methods can be told apart without colours."""
+"""Markers distinguish the methods without colours."""
 
 
 def pyplot() -> Any:
-    """Matplotlib, set up; refused in one line where it is missing."""
+    """Import and configure ``matplotlib.pyplot``.
+
+    Raises:
+        SettingError: If matplotlib is not installed.
+    """
     try:
         import matplotlib
     except ImportError as error:
@@ -37,18 +42,18 @@ def pyplot() -> Any:
     return plt
 
 
-def by_column(
-    titles: Mapping[str, str], rows: Mapping[str, str], size: tuple[float, float], x: str,
-    told_size: float | None = None,
+def column_grid(
+    titles: Mapping[str, str], rows: Mapping[str, str], size: tuple[float, float], xlabel: str,
+    label_size: float | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """A figure and its axes, (rows, columns): a column a data set, a row for whose model is judged.
+    """Return a figure and its axes: one column per data set, one row per kind of evaluated model.
 
     Args:
-        titles: Of the data sets.
-        rows: What is judged, told at the left.
-        size: Width of a column and height of the whole, in inches.
-        x: What the columns have in common below.
-        told_size: Of the letters at the left.
+        titles: Titles of the columns by data set.
+        rows: Labels of the rows by kind.
+        size: Width of a column and height of the figure, in inches.
+        xlabel: Label below every column.
+        label_size: Font size of the row labels.
     """
     plt = pyplot()
     width, height = size
@@ -58,41 +63,86 @@ def by_column(
     )  # fmt: skip
     for column, title in zip(grid.T, titles.values(), strict=True):
         column[0].set_title(title, fontsize=9)
-        column[-1].set_xlabel(x)
-    for axes, told in zip(grid[:, 0], rows.values(), strict=True):
-        axes.set_ylabel(f"pooled test accuracy, %\n{told}", fontsize=told_size)
-    plt.close(figure)  # Whoever has it can still draw in it, and save it.
+        column[-1].set_xlabel(xlabel)
+    for axes, label in zip(grid[:, 0], rows.values(), strict=True):
+        axes.set_ylabel(f"pooled test accuracy, %\n{label}", fontsize=label_size)
+    plt.close(figure)  # A closed figure can still be drawn into and saved.
     return figure, grid
 
 
-def colour(method: str) -> str:
-    """Of a method by name: the report's."""
-    return str(_colours()["methods"][method])
+def plot_per_method(
+    records: Sequence[Record],
+    panel: Callable[[Any, list[Record]], None],
+    ylabel: str,
+    title: str,
+    xlabel: str = "round",
+) -> Any:
+    """Return a figure of small panels: one column per method, one row per setting.
+
+    Args:
+        records: Records with ``setting``, ``steps``, ``method`` and ``label``.
+        panel: Called as ``panel(axes, records)`` with the records of one setting and method.
+        ylabel: Label of the vertical axes.
+        title: Title of the figure.
+        xlabel: Label of the horizontal axes.
+    """
+    plt = pyplot()
+    settings = list(dict.fromkeys(record["setting"] for record in records))
+    methods = list(dict.fromkeys(record["method"] for record in records))
+    figure, grid = plt.subplots(
+        len(settings), len(methods), figsize=(1.7 * len(methods), 2.1 * len(settings) + 0.5),
+        sharex="row", sharey="row", squeeze=False, layout="constrained",
+    )  # fmt: skip
+    for row, setting in zip(grid, settings, strict=True):
+        of_setting = [record for record in records if record["setting"] == setting]
+        for axes, method in zip(row, methods, strict=True):
+            of_method = [record for record in of_setting if record["method"] == method]
+            if of_method:
+                panel(axes, of_method)
+                axes.set_title(of_method[0]["label"], fontsize=9)
+            axes.set_xlabel(xlabel)
+        row[0].set_ylabel(f"{of_setting[0]['steps']:g} steps apart\n{ylabel}")
+    figure.suptitle(title, fontsize=10)
+    plt.close(figure)
+    return figure
 
 
-def marker(method: str) -> str:
-    """Of a method by name."""
-    listed = list(_colours()["methods"])
-    return MARKERS[listed.index(method) % len(MARKERS)]
+def legend_handles(axes: Sequence[Any]) -> dict[str, Any]:
+    """Return the legend's handles by label, over all axes; the last handle of a label counts."""
+    handles: dict[str, Any] = {}
+    for axis in axes:
+        handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    return handles
 
 
-def image(figure: Any, kind: str) -> bytes:
-    """A figure as SVG or PNG."""
+def method_colour(method: str) -> str:
+    """Return the colour of a method, which is that of the HTML report."""
+    return str(_report_colours()["methods"][method])
+
+
+def method_marker(method: str) -> str:
+    """Return the matplotlib marker of a method."""
+    methods = list(_report_colours()["methods"])
+    return MARKERS[methods.index(method) % len(MARKERS)]
+
+
+def render(figure: Any, kind: str) -> bytes:
+    """Return a figure as an SVG or PNG file."""
     out = io.BytesIO()
     figure.savefig(out, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return out.getvalue()
 
 
-def drawn(study: Study, place: Path) -> None:
-    """Write the figures of a study, beside the small files that they are made of."""
-    for name, figure in study.draw(place).items():
-        png, there = image(figure, "png"), place / f"{name}.png"
-        if not there.exists() or there.read_bytes() != png:  # SVG names its parts anew each time.
-            write_atomically(place / f"{name}.svg", image(figure, "svg"), SHARED)
-            write_atomically(there, png, SHARED)
+def write_figures(study: Study, folder: Path) -> None:
+    """Draw the figures of a study from the results in a folder, and write them there."""
+    for name, figure in study.draw(folder).items():
+        png, path = render(figure, "png"), folder / f"{name}.png"
+        if not path.exists() or path.read_bytes() != png:  # The SVG differs at every rendering.
+            write_atomically(folder / f"{name}.svg", render(figure, "svg"), SHARED)
+            write_atomically(path, png, SHARED)
 
 
-def _colours() -> dict[str, Any]:
+def _report_colours() -> dict[str, Any]:
     file = resources.files("fedplus.report") / "web" / "colours.json"
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
+    colours: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return colours

@@ -1,7 +1,7 @@
 """Scaling: accuracy against the number of parties that train.
 
-Who is judged is not said in the paper, so two readings: the n parties that train, or all N of Figure 4,
-of whom those that have not trained use w̃.
+The paper does not say which parties it evaluates, so there are two readings: the n parties that train,
+or all N of Figure 4, of which those that have not trained use w̃.
 """
 
 import json
@@ -10,11 +10,24 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from papers.fed_plus.judging import added_up, first_of, is_personal, over_seeds, scores
-from papers.fed_plus.results import csv_of
-from papers.fed_plus.specs import published
-from papers.fed_plus.study import Asked, Files, Study
-from papers.fed_plus.vectors import vector_of
+from papers.fed_plus.evaluation import (
+    average_over_seeds,
+    first_active_rounds_of_run,
+    has_personal_models,
+    load_parameter_vector,
+    scores_by_model,
+    summarise_scores,
+)
+from papers.fed_plus.fedprox_federations import (
+    MAX_SEEDS,
+    data_sets,
+    finished_runs,
+    specs_by_folder,
+    train_data_sets,
+)
+from papers.fed_plus.results import to_csv
+from papers.fed_plus.specs import published_results
+from papers.fed_plus.study import Files, Study, StudyOptions
 
 from fedplus._types import Host
 from fedplus.experiments.build import build_federation, build_model
@@ -22,96 +35,104 @@ from fedplus.experiments.run_folder import GLOBAL, RunFolder
 from fedplus.experiments.spec import Spec, parse_spec
 from fedplus.experiments.toml_source import TomlSource
 from fedplus.simulation.evaluate import evaluate_parties, split_into_blocks, summary
-from papers.fed_plus import benchmarks, scaling_plot, scaling_text
+from papers.fed_plus import scaling_report
 
 METHODS = ("local", "fedprox", "fedavg+", "fedgeomed+", "fedcomed+")
-MOST_SEEDS = 3
 
 
-def sizes(asked: Asked, data: str) -> list[int]:
-    """The numbers of parties, the largest last; a try leaves out what lies between."""
-    rows = published()["scaling"]["rows"]
-    found = [int(n) for n, _ in rows[data.removesuffix("-shared")]]
-    return [found[0], found[-1]] if asked.quick else found
+def party_counts(options: StudyOptions, data: str) -> list[int]:
+    """Return the numbers of parties, in ascending order; a quick trial has the first and the last."""
+    rows = published_results()["scaling"]["rows"]
+    counts = [int(n) for n, _ in rows[data.removesuffix("-shared")]]
+    return [counts[0], counts[-1]] if options.quick else counts
 
 
-def specs_of(asked: Asked, data: str) -> dict[int, dict[str, Spec]]:
-    """Number of parties ↦ specifications by folder; for all of them those of Figure 4."""
-    asked = asked._replace(
-        seeds=asked.seeds[:MOST_SEEDS], methods=tuple(m for m in METHODS if _kept(m, asked))
-    )
-    *fewer, whole = sizes(asked, data)
-    found = {n: benchmarks.specs_of(asked, data, _smaller(n)) for n in fewer}
-    return found | {whole: benchmarks.specs_of(asked, data)}
+def specs_by_party_count(options: StudyOptions, data: str) -> dict[int, dict[str, Spec]]:
+    """Return the specifications by number of parties and folder; the largest number is Figure 4's."""
+    selected = options.selected_methods
+    methods = tuple(method for method in METHODS if not selected or method in selected)
+    options = options._replace(seeds=options.seeds[:MAX_SEEDS], methods=methods)
+    *fewer, whole = party_counts(options, data)
+    specs = {n: specs_by_folder(options, data, _settings_for(n)) for n in fewer}
+    return specs | {whole: specs_by_folder(options, data)}
 
 
-def _kept(method: str, asked: Asked) -> bool:
-    return not asked.named or method in asked.named
-
-
-def _smaller(n: int) -> dict[str, Any]:
-    cohort = published()["figure4"]["cohort"]
+def _settings_for(n: int) -> dict[str, Any]:
+    cohort = published_results()["figure4"]["cohort"]
     return {"data.first": n, "train.cohort": min(cohort, n)}
 
 
-def train(asked: Asked) -> None:
-    """All numbers of parties; the largest is Figure 4's, and left alone where that is finished."""
-    sets = {data: specs_of(asked, data).values() for data in benchmarks.sets(asked)}
-    benchmarks.train(asked, [(data, specs) for data, every in sets.items() for specs in every])
+def train(options: StudyOptions) -> None:
+    """Train with all numbers of parties; runs of the largest number are shared with Figure 4."""
+    specs_of_data = [
+        (data, specs)
+        for data in data_sets(options)
+        for specs in specs_by_party_count(options, data).values()
+    ]
+    train_data_sets(options, specs_of_data)
 
 
-def collect(asked: Asked) -> Files:
-    """``scaling-NAME.csv`` for each data set that has runs, a row a method and number of parties."""
+def collect(options: StudyOptions) -> Files:
+    """Return ``scaling-NAME.csv`` for each data set with runs: one row per method and party count."""
     files = {}
-    for data in benchmarks.sets(asked):
-        records = []
-        for n, specs in specs_of(asked, data).items():
-            found = list(benchmarks.runs(asked, specs))
-            whole = next(iter(benchmarks.specs_of(asked, data).values()))
-            for method, label, runs in found:
-                of = over_seeds([judged(run, whole) for run in runs])
-                records.append({"parties": n, "method": method, "label": label, **of})
+    for data in data_sets(options):
+        whole = next(iter(specs_by_folder(options, data).values()))
+        records = [
+            {
+                "parties": n, "method": method, "label": label,
+                **average_over_seeds([summarise_run(run, whole) for run in runs]),
+            }
+            for n, specs in specs_by_party_count(options, data).items()
+            for method, label, runs in finished_runs(options, specs)
+        ]  # fmt: skip
         if records:
-            files[f"scaling-{data}.csv"] = csv_of(records)
+            files[f"scaling-{data}.csv"] = to_csv(records)
     return files
 
 
-def judged(run: RunFolder, whole: Spec) -> dict[str, float | None]:
-    """The last round: of the parties that trained, and of all (``all_pooled``, ``all_mean``)."""
-    line, sizes = run.lines[-1], run.parties["test"]
-    of = scores(line, first_of(run), is_personal(run), run.status["method"] == "local")
-    found = added_up(of, sizes)
+def summarise_run(run: RunFolder, whole: Spec) -> dict[str, float | None]:
+    """Return the average scores in the last round.
+
+    Args:
+        run: A run of the first n parties.
+        whole: Specification of the whole federation.
+
+    Returns:
+        Averages over the parties that trained, and over all parties (``all_pooled``, ``all_mean``).
+    """
+    sizes, is_local = run.parties["test"], run.status["method"] == "local"
+    first = first_active_rounds_of_run(run)
+    scores = scores_by_model(run.lines[-1], first, has_personal_models(run), is_local)
+    averages = summarise_scores(scores, sizes)
     majority = summary(np.array(run.parties["majority"]), np.array(sizes))
-    found |= {"majority_pooled": majority.pooled, "majority_mean": majority.mean}
-    if "served" not in of:
-        return found | {"all_pooled": None, "all_mean": None}
-    others, every = _common_to_all(run, _json(whole, run.status["seed"]))
-    others[: len(sizes)] = of["served"]
-    told = summary(others, every)
-    return found | {"all_pooled": told.pooled, "all_mean": told.mean}
-
-
-def _json(whole: Spec, seed: int) -> str:
-    return whole.one(0, seed).model_dump_json(exclude_none=True)
+    averages |= {"majority_pooled": majority.pooled, "majority_mean": majority.mean}
+    if "served" not in scores:
+        return averages | {"all_pooled": None, "all_mean": None}
+    spec_json = whole.for_run(0, run.status["seed"]).model_dump_json(exclude_none=True)
+    all_scores, all_sizes = _score_global_model_everywhere(run, spec_json)
+    all_scores[: len(sizes)] = scores["served"]
+    over_all = summary(all_scores, all_sizes)
+    return averages | {"all_pooled": over_all.pooled, "all_mean": over_all.mean}
 
 
 @cache
-def _whole(spec_json: str) -> tuple[Any, Any, int, Host]:
-    """Model, test samples in blocks, and how many each party of the whole federation has."""
+def _load_whole_federation(spec_json: str) -> tuple[Any, Any, Any, Host]:
+    """Return the model, and the test samples of the whole federation: blocks, rows and sizes."""
     spec = parse_spec(json.loads(spec_json), TomlSource())
     federation = build_federation(spec.data, TomlSource())
     model = build_model(spec.model, federation, TomlSource())
     return model, *split_into_blocks(federation.test), np.asarray(federation.test.size)
 
 
-def _common_to_all(run: RunFolder, spec_json: str) -> tuple[Host, Host]:
-    """(N,): the score of the run's w̃ at every party of the whole federation, and their samples."""
-    model, blocks, rows, size = _whole(spec_json)
-    w = vector_of(run.path / GLOBAL, model)
-    return np.array(evaluate_parties(model, rows, blocks, jnp.asarray(w[None])).score), size
+def _score_global_model_everywhere(run: RunFolder, spec_json: str) -> tuple[Host, Host]:
+    """Return the score of the run's w̃ at every party of the whole federation, and the test sizes."""
+    model, blocks, rows, sizes = _load_whole_federation(spec_json)
+    w = load_parameter_vector(run.path / GLOBAL, model)
+    return np.array(evaluate_parties(model, rows, blocks, jnp.asarray(w[None])).score), sizes
 
 
 STUDY = Study(
-    "scaling", f"{published()['scaling']['where']}: accuracy against the number of parties",
-    train, collect, scaling_plot.draw, scaling_text.blocks,
+    "scaling",
+    f"{published_results()['scaling']['where']}: accuracy against the number of parties",
+    train, collect, scaling_report.draw, scaling_report.blocks,
 )  # fmt: skip

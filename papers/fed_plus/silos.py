@@ -1,113 +1,122 @@
-"""Real silos: who gains from joining the federation, compared with staying alone."""
+"""Real silos: which parties gain from joining the federation, compared with training alone."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from papers.fed_plus.results import csv_of, json_of
-from papers.fed_plus.specs import names, spec, wanted
-from papers.fed_plus.study import Asked, Files, Study
-from papers.fed_plus.training import runs_of
+from papers.fed_plus.results import to_csv, to_json
+from papers.fed_plus.specs import load_spec, select_methods, spec_names
+from papers.fed_plus.study import Files, Study, StudyOptions
+from papers.fed_plus.training import ended_runs
 
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.experiments.spec import Spec, to_toml
-from papers.fed_plus import silos_plot, silos_text, tuning
+from papers.fed_plus import silos_report, tuning
 
 PREFIX = "silos-"
-BY = "tuning-silos"
-QUICK = {"train.rounds": 5, "train.evaluate_every": 5}
-SMALL = ("silos-hospitals", "silos-patients")
-"""The federations of a quick try."""
-LEVEL = 0.95
-"""Of the interval over seeds that a party's gain has to leave 0 out of."""
+TUNING_RULES = "tuning-silos"
+QUICK_SETTINGS = {"train.rounds": 5, "train.evaluate_every": 5}
+QUICK_SPECS = ("silos-hospitals", "silos-patients")
+"""The specifications of a quick trial."""
+CONFIDENCE_LEVEL = 0.95
+"""Level of the confidence interval over seeds. A gain is significant if the interval excludes 0."""
 
 
-def specs_of(asked: Asked) -> dict[str, Spec]:
-    """A federation each; without local training there is nothing to compare with."""
-    listed = [name for name in names(PREFIX) if asked.only in name]
-    if asked.quick:
-        listed = [name for name in listed if name in SMALL]
-    quick = QUICK if asked.quick else {}
-    return {name: wanted(spec(name, quick, asked.seeds), asked, "local") for name in listed}
+def study_specs(options: StudyOptions) -> dict[str, Spec]:
+    """Return the specifications by name, one per federation.
+
+    They always contain local training, with which the other methods are compared.
+    """
+    names = [name for name in spec_names(PREFIX) if options.only in name]
+    if options.quick:
+        names = [name for name in names if name in QUICK_SPECS]
+    settings = QUICK_SETTINGS if options.quick else {}
+    specs = {name: load_spec(name, settings, options.seeds) for name in names}
+    return {name: select_methods(spec, options, "local") for name, spec in specs.items()}
 
 
-def train(asked: Asked) -> None:
-    """Tune, local training as well; then train what was chosen."""
-    tuning.trained_as_chosen(asked, specs_of(asked), BY)
+def train(options: StudyOptions) -> None:
+    """Tune all methods, local training as well, then train with the chosen settings."""
+    tuning.tune_and_train(options, study_specs(options), TUNING_RULES)
 
 
-def collect(asked: Asked) -> Files:
-    """``silos.csv``: a row a federation, method and party; and what was chosen."""
-    specs = specs_of(asked)
-    tuned = tuning.chosen_specs(asked, specs, BY)
+def collect(options: StudyOptions) -> Files:
+    """Return ``silos.csv``, one row per federation, method and party, and the chosen settings."""
+    specs = study_specs(options)
+    tuned = tuning.specs_with_chosen_settings(options, specs, TUNING_RULES)
     rows = [
         {"data": name.removeprefix(PREFIX), **row}
-        for name, one in tuned.items()
-        for row in rows_of(runs_of(one, asked.folder / name))
+        for name, spec in tuned.items()
+        for row in party_gains(ended_runs(spec, options.folder / name))
     ]
     if not rows:
         return {}
-    files = {f"{name}-tuned.toml": to_toml(one) for name, one in tuned.items()}
-    told = json_of(tuning.told(asked, specs))
-    return files | {"silos.csv": csv_of(rows), "silos-tuning.json": told}
+    files = {f"{name}-tuned.toml": to_toml(spec) for name, spec in tuned.items()}
+    trials = to_json(tuning.all_trials(options, specs))
+    return files | {"silos.csv": to_csv(rows), "silos-tuning.json": trials}
 
 
-def rows_of(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
-    """Of every method but local training and every party: score, gain over local, what is sure.
+def party_gains(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
+    """Return score, gain over local training and its confidence interval by method and party.
 
-    A gain is the difference under one seed, with the same split and as many steps: of accuracies in
-    points, of squared errors in % of the error alone; + is better. Where steps diverged the error is
-    infinite, the gain −∞, and nothing is sure.
+    A gain is the difference under one seed, with the same split and the same number of steps: of
+    accuracies in points, of squared errors in % of the local error; positive is better. If a party's
+    steps diverged, its error is infinite, its gain −∞, and the gain is not significant.
     """
     scores: dict[str, dict[int, np.ndarray[Any, Any]]] = {}
     for run in runs:
         if run.status["state"] == "finished":
             last = np.array(run.lines[-1]["personal_score"], float)
             scores.setdefault(run.status["method"], {})[run.status["seed"]] = last
-    alone = scores.pop("local", {})
-    if not runs or not alone:
+    local_scores = scores.pop("local", {})
+    if not runs or not local_scores:
         return []
-    parties, higher = runs[0].parties, runs[0].status["better"] == "higher"
+    parties, is_accuracy = runs[0].parties, runs[0].status["better"] == "higher"
     rows = []
     for method, by_seed in scores.items():
-        seeds = sorted(by_seed.keys() & alone.keys())
+        seeds = sorted(by_seed.keys() & local_scores.keys())
         if not seeds:
             continue
-        mine, own = (np.stack([of[seed] for seed in seeds]) for of in (by_seed, alone))
-        mine = np.where(np.isnan(mine), 0.0 if higher else np.inf, mine)
-        gains = 100 * (mine - own if higher else 1 - mine / own)
-        half = half_width(gains)
+        joint, alone = (np.stack([of[seed] for seed in seeds]) for of in (by_seed, local_scores))
+        joint = np.where(np.isnan(joint), 0.0 if is_accuracy else np.inf, joint)
+        gains = 100 * (joint - alone if is_accuracy else 1 - joint / alone)
+        half_width = confidence_half_width(gains)
         rows += [
             {
                 "method": method, "party": name, "samples": parties["train"][k],
                 "seeds": len(seeds), "better": runs[0].status["better"],
-                "alone": own[:, k].mean(), "score": mine[:, k].mean(),
-                "gain": gains[:, k].mean(), "half_width": None if half is None else half[k],
+                "alone": alone[:, k].mean(), "score": joint[:, k].mean(),
+                "gain": gains[:, k].mean(),
+                "half_width": None if half_width is None else half_width[k],
             }
             for k, name in enumerate(parties["names"])
         ]  # fmt: skip
     return rows
 
 
-def half_width(gains: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """(seeds, N) ↦ (N,): of Student's interval for the mean over seeds; ∞ where one diverged.
+def confidence_half_width(gains: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Return half the width of Student's confidence interval for each party's mean over seeds.
 
-    None with one seed.
+    Args:
+        gains: Array of shape (seeds, N).
+
+    Returns:
+        Array of shape (N,), ∞ for a party that diverged under some seed; None with one seed.
     """
     from scipy.stats import t
 
     count = len(gains)
     if count < 2:
         return None
-    known = np.isfinite(gains).all(axis=0)
-    wide = np.where(known, gains, 0.0).std(axis=0, ddof=1) / np.sqrt(count)
-    found: np.ndarray[Any, Any] = np.where(
-        known, wide * float(t.ppf((1 + LEVEL) / 2, count - 1)), np.inf
+    finite = np.isfinite(gains).all(axis=0)
+    std_error = np.where(finite, gains, 0.0).std(axis=0, ddof=1) / np.sqrt(count)
+    half_width: np.ndarray[Any, Any] = np.where(
+        finite, std_error * float(t.ppf((1 + CONFIDENCE_LEVEL) / 2, count - 1)), np.inf
     )
-    return found
+    return half_width
 
 
 STUDY = Study(
     "silos", "who gains from joining: hospitals, patients, schools, writers",
-    train, collect, silos_plot.draw, silos_text.blocks,
+    train, collect, silos_report.draw, silos_report.blocks,
 )  # fmt: skip

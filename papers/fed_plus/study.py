@@ -1,4 +1,4 @@
-"""What a study is, and what is asked of it."""
+"""The interface of a study: its options from the command line, and its four steps."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -6,42 +6,42 @@ from typing import Any, NamedTuple
 
 Files = Mapping[str, str]
 """Small files: name ↦ content."""
-TRIED = ("local", "fedavg", "fedprox", "fedavg+", "fedgeomed+")
-"""Methods of a quick try: compiling takes most of its time."""
+QUICK_METHODS = ("local", "fedavg", "fedprox", "fedavg+", "fedgeomed+")
+"""Methods of a quick trial. They are few because most of its time goes into compilation."""
 
 
-class Asked(NamedTuple):
-    """What the command line asks of a study."""
+class StudyOptions(NamedTuple):
+    """The options of a study, from the command line."""
 
     folder: Path
-    """For its runs and results."""
+    """Folder for the runs and results of the study."""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     quick: bool = False
-    """A try of half a minute or so: few rounds, methods and seeds, the same code."""
+    """Run a trial of about half a minute: few rounds, methods and seeds, but the same code."""
     jobs: int = 1
-    """Processes to train in; with one, this process trains."""
+    """Number of processes that train; with 1, this process trains."""
     device: str | None = None
-    """"cpu", "gpu", or None: what JAX finds."""
+    """"cpu", "gpu", or None for the device that JAX finds."""
     only: str = ""
-    """Only specifications that have this in their names."""
+    """Use only specifications whose names contain this text."""
     methods: tuple[str, ...] = ()
-    """Only these methods, by name; none: all."""
+    """Use only these methods, by name; () means all."""
 
     @property
-    def named(self) -> tuple[str, ...]:
-        """The methods to keep; none: all."""
-        return self.methods or (TRIED if self.quick else ())
+    def selected_methods(self) -> tuple[str, ...]:
+        """The names of the methods to use; () means all."""
+        return self.methods or (QUICK_METHODS if self.quick else ())
 
 
 class Study(NamedTuple):
-    """One experiment of the paper, or one that questions it; the package's docstring says how."""
+    """One experiment of the paper, or one that questions it; see the package's docstring."""
 
     name: str
-    """As it is typed."""
+    """Name of the study on the command line."""
     summary: str
-    train: Callable[[Asked], None]
-    collect: Callable[[Asked], Files]
+    train: Callable[[StudyOptions], None]
+    collect: Callable[[StudyOptions], Files]
     draw: Callable[[Path], Mapping[str, Any]]
-    """Figures by name, from the folder of collected files; none of files that are not there."""
+    """Return figures by name, drawn from the folder of results; {} if its files are missing."""
     blocks: Callable[[Path], Mapping[str, str]]
-    """Markdown by name, from the same."""
+    """Return Markdown texts by name, from the same folder."""

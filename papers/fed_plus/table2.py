@@ -1,107 +1,122 @@
-"""Table 2: personalised data sets, as stated and with every method tuned alike."""
+"""Table 2: personalised data sets, with the stated settings and with every method tuned alike."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from papers.fed_plus.jobs import times
-from papers.fed_plus.results import csv_of, json_of
-from papers.fed_plus.specs import names, published, spec, table2_rows, wanted
-from papers.fed_plus.study import Asked, Files, Study
-from papers.fed_plus.training import runs_of, trained
+from papers.fed_plus.jobs import read_durations
+from papers.fed_plus.results import to_csv, to_json
+from papers.fed_plus.specs import (
+    load_spec,
+    published_results,
+    published_table2,
+    select_methods,
+    spec_names,
+)
+from papers.fed_plus.study import Files, Study, StudyOptions
+from papers.fed_plus.training import ended_runs, train_specs
 
 from fedplus.experiments.spec import Spec, to_toml
 from fedplus.report.table_formats import as_records
 from fedplus.report.tables import comparison_table
-from papers.fed_plus import table2_text, tuning
+from papers.fed_plus import table2_report, tuning
 
 PREFIX = "table2-"
-QUICK = {"train.rounds": 20, "train.evaluate_every": 20}
-TRIED = ("table2-mnist-robust-n10", "table2-synthetic-regression")
-"""The data sets of a quick try."""
-WHOLE = 25
-"""Jobs of the stated half: five data sets, five seeds."""
-KEPT = (
+QUICK_SETTINGS = {"train.rounds": 20, "train.evaluate_every": 20}
+QUICK_SPECS = ("table2-mnist-robust-n10", "table2-synthetic-regression")
+"""The specifications of a quick trial."""
+COMPLETE_JOB_COUNT = 25
+"""Number of jobs with the stated settings: five data sets with five seeds."""
+COLUMNS = (
     "seeds", "mean", "mean_std", "the_others", "the_others_std", "outliers", "outliers_std",
     "worst_party", "p", "best", "note",
 )  # fmt: skip
 
 
-def stated(asked: Asked) -> dict[str, Spec]:
-    """The specifications, a row of the table each; of a quick try two."""
-    found = {}
-    for name in names(PREFIX):
-        if asked.only in name and (name in TRIED or not asked.quick):
-            settings: dict[str, Any] = dict(QUICK) if asked.quick else {}
-            if asked.quick and "mnist" in name:
+def stated_specs(options: StudyOptions) -> dict[str, Spec]:
+    """Return the specifications by name, one per row of the table; two in a quick trial."""
+    specs = {}
+    for name in spec_names(PREFIX):
+        if options.only in name and (name in QUICK_SPECS or not options.quick):
+            settings: dict[str, Any] = dict(QUICK_SETTINGS) if options.quick else {}
+            if options.quick and "mnist" in name:
                 settings["data.samples"] = 6000
-            found[name] = wanted(spec(name, settings, asked.seeds), asked)
-    return found
+            specs[name] = select_methods(load_spec(name, settings, options.seeds), options)
+    return specs
 
 
-def train(asked: Asked) -> None:
-    """As stated; then tune, and train what was chosen."""
-    specs = stated(asked)
-    trained(asked, specs)
-    tuning.tuned(asked, specs)
-    trained(asked, tuned_specs(asked, specs))
+def train(options: StudyOptions) -> None:
+    """Train with the stated settings; then tune, and train with the chosen settings."""
+    specs = stated_specs(options)
+    train_specs(options, specs)
+    tuning.tune_methods(options, specs)
+    train_specs(options, tuned_specs(options, specs))
 
 
-def tuned_specs(asked: Asked, specs: Mapping[str, Spec]) -> dict[str, Spec]:
-    """The same with the settings that were chosen, for the methods that have been tuned."""
-    return {f"{name}-tuned": one for name, one in tuning.chosen_specs(asked, specs).items()}
+def tuned_specs(options: StudyOptions, specs: Mapping[str, Spec]) -> dict[str, Spec]:
+    """Return the specifications with the chosen settings of the tuned methods, as ``NAME-tuned``."""
+    tuned = tuning.specs_with_chosen_settings(options, specs)
+    return {f"{name}-tuned": spec for name, spec in tuned.items()}
 
 
-def collect(asked: Asked) -> Files:
-    """``table2.csv``, a row a data set, kind of settings and method; and how it was made."""
-    specs = stated(asked)
-    tuned = tuned_specs(asked, specs)
+def collect(options: StudyOptions) -> Files:
+    """Return ``table2.csv``, the tuning results and the times.
+
+    The table has one row per data set, kind of settings and method.
+    """
+    specs = stated_specs(options)
+    tuned = tuned_specs(options, specs)
     records: list[dict[str, Any]] = []
-    paper = dict(table2_rows())
-    for name, one in (specs | tuned).items():
-        runs = runs_of(one, asked.folder / name)
+    published = dict(published_table2())
+    for name, spec in (specs | tuned).items():
+        runs = ended_runs(spec, options.folder / name)
         if not runs:
             continue
-        row = name.removeprefix(PREFIX).removesuffix("-tuned")
+        data = name.removeprefix(PREFIX).removesuffix("-tuned")
         kind = "tuned" if name in tuned else "stated"
         records += [
             {
-                "data": row, "settings": kind, "method": record["method"] or "majority",
-                "label": record["label"], **{key: record.get(key) for key in KEPT},
+                "data": data, "settings": kind, "method": record["method"] or "majority",
+                "label": record["label"], **{column: record.get(column) for column in COLUMNS},
                 "best": record["leads"],
-                "paper": paper.get(row, {}).get(record["method"]),
+                "paper": published.get(data, {}).get(record["method"]),
             }
             for record in as_records(comparison_table(runs))
         ]  # fmt: skip
     if not records:
         return {}
-    files = {"table2.csv": csv_of(records), "table2-times.json": json_of(_times(asked))}
-    files |= {f"{name}.toml": to_toml(one) for name, one in tuned.items()}
+    durations = to_json(_summarise_durations(options))
+    files = {"table2.csv": to_csv(records), "table2-times.json": durations}
+    files |= {f"{name}.toml": to_toml(spec) for name, spec in tuned.items()}
     if tuned:
-        files["table2-tuning.json"] = json_of(tuning.told(asked, specs))
+        files["table2-tuning.json"] = to_json(tuning.all_trials(options, specs))
     return files
 
 
-def _times(asked: Asked) -> dict[str, Any]:
-    kinds: dict[str, list[dict[str, float]]] = {"stated": [], "tuning": [], "tuned": []}
-    for name, took in times(asked.folder).items():
+def _summarise_durations(options: StudyOptions) -> dict[str, Any]:
+    by_kind: dict[str, list[dict[str, float]]] = {"stated": [], "tuning": [], "tuned": []}
+    for name, duration in read_durations(options.folder).items():
         kind = "tuning" if name.startswith("tune ") else "tuned" if "-tuned" in name else "stated"
-        kinds[kind].append(took)
-    return {
+        by_kind[kind].append(duration)
+    sums = {
         kind: {
-            "jobs": len(all_), "seconds": sum(one["seconds"] for one in all_),
-            "processor": sum(one["processor"] for one in all_),
+            "jobs": len(durations),
+            "seconds": sum(duration["seconds"] for duration in durations),
+            "processor": sum(duration["processor"] for duration in durations),
         }
-        for kind, all_ in kinds.items()
-    } | {"processes": asked.jobs, "whole": len(kinds["stated"]) == WHOLE}  # fmt: skip
+        for kind, durations in by_kind.items()
+    }
+    is_complete = len(by_kind["stated"]) == COMPLETE_JOB_COUNT
+    return sums | {"processes": options.jobs, "whole": is_complete}
 
 
 def draw(results: Path) -> Mapping[str, Any]:
-    """Nothing: the sensitivity study draws."""
+    """Return no figures: those of Table 2 are in the sensitivity study."""
     return {}
 
 
 STUDY = Study(
-    "table2", f"{published()['table2']['where']}: 13 methods on 5 data sets, stated and tuned",
-    train, collect, draw, table2_text.blocks,
+    "table2",
+    f"{published_results()['table2']['where']}: 13 methods on 5 data sets, stated and tuned",
+    train, collect, draw, table2_report.blocks,
 )  # fmt: skip

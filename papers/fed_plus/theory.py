@@ -1,136 +1,148 @@
-"""The theory of section 4.5 as figures: F_σ over rounds, the O(1/t) rate, Theorem 2's residuals."""
+"""Theorems 1 and 2 (section 4.5) in numbers: F_σ over rounds, the O(1/t) rate, the residuals."""
 
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from papers.fed_plus.jobs import Job, carry_out
-from papers.fed_plus.measured import Course, course, lipschitz
-from papers.fed_plus.results import csv_of, read_json
-from papers.fed_plus.specs import spec, wanted
-from papers.fed_plus.study import Asked, Files, Study
-from papers.fed_plus.training import runs_of, trained
+from papers.fed_plus.jobs import Job, run_jobs
+from papers.fed_plus.results import read_json, to_csv
+from papers.fed_plus.specs import load_spec, select_methods
+from papers.fed_plus.study import Files, Study, StudyOptions
+from papers.fed_plus.training import ended_runs, train_specs
+from papers.fed_plus.trajectory import Trajectory, largest_curvature, run_trajectory
 
 from fedplus.experiments.files import write_json
 from fedplus.experiments.runner import PreparedRun, prepare
 from fedplus.experiments.spec import Method, Spec, parse_spec, to_toml
 from fedplus.experiments.toml_source import TomlSource
-from papers.fed_plus import theory_plot, theory_text
+from papers.fed_plus import theory_report
 
 NAME = "theory"
-EXACT = 50
-"""Steps a round that solve F_k as good as exactly, which is what Theorem 2 assumes."""
-ACTIVE = 3
-"""Parties a round where not all take part."""
+EXACT_STEPS = 50
+"""Local steps per round that minimise F_k almost exactly, as Theorem 2 assumes."""
+ACTIVE_PARTIES = 3
+"""Number of active parties per round in the runs in which not all parties take part."""
 
 
-def specification(asked: Asked) -> Spec:
-    """The one of this study."""
+def study_spec(options: StudyOptions) -> Spec:
+    """Return the specification of the study."""
     quick = {"train.rounds": 200, "train.evaluate_every": 20}
-    return wanted(spec(NAME, quick if asked.quick else None, [0]), asked)
+    return select_methods(load_spec(NAME, quick if options.quick else None, [0]), options)
 
 
-def train(asked: Asked) -> None:
-    """Ordinary runs, which record F_σ; then the same in float64, where residuals can be told."""
-    one = specification(asked)
-    if asked.only not in NAME:
+def train(options: StudyOptions) -> None:
+    """Train ordinary runs, which record F_σ; then repeat them in float64, to measure the residuals."""
+    spec = study_spec(options)
+    if options.only not in NAME:
         return
-    trained(asked, {NAME: one})
+    train_specs(options, {NAME: spec})
+    paths = {i: _result_path(options, method) for i, method in enumerate(spec.methods)}
     jobs = [
-        Job(f"measure {method.name}", _measure, (str(_place(asked, method)), to_toml(one), i))
-        for i, method in enumerate(one.methods)
-        if not _place(asked, method).exists()
+        Job(f"measure {spec.methods[i].name}", _measure, (str(path), to_toml(spec), i))
+        for i, path in paths.items()
+        if not path.exists()
     ]
-    carry_out(asked, jobs)
+    run_jobs(options, jobs)
 
 
-def _place(asked: Asked, method: Method) -> Path:
-    return asked.folder / "measured" / f"{method.name}.json"
+def _result_path(options: StudyOptions, method: Method) -> Path:
+    return options.folder / "measured" / f"{method.name}.json"
 
 
-def _measure(place: str, toml: str, i: int) -> None:
-    """One variant: its row of the table and its curves go into a file."""
-    one = parse_spec(tomllib.loads(toml), TomlSource())
-    ready, rounds, method = prepare(one, 0), int(one.train.rounds or 1), one.methods[i]
-    found = course(ready, i, rounds=rounds)
-    exact = course(ready, i, rounds=max(rounds // 4, 50), steps=EXACT)
-    least = float(min(found.f_sigma.min(), exact.f_sigma.min()))
+def _measure(path: str, toml: str, index: int) -> None:
+    """Run one method in float64, and write its row of the table and its curves to a file."""
+    spec = parse_spec(tomllib.loads(toml), TomlSource())
+    prepared, rounds, method = prepare(spec, 0), int(spec.train.rounds or 1), spec.methods[index]
+    one_step = run_trajectory(prepared, index, rounds=rounds)
+    exact = run_trajectory(prepared, index, rounds=max(rounds // 4, 50), steps=EXACT_STEPS)
+    least = float(min(one_step.f_sigma.min(), exact.f_sigma.min()))
     row = {
         "method": method.name, "label": method.label,
-        "L_f": lipschitz(ready.federation), "eta": method.settings["eta"],
-        **_row(ready, i, rounds, found, exact, least),
+        "L_f": largest_curvature(prepared.federation), "eta": method.settings["eta"],
+        **_row(prepared, index, rounds, one_step, exact, least),
     }  # fmt: skip
-    Path(place).parent.mkdir(parents=True, exist_ok=True)
-    curves = _curve(method.name, found, exact, least)
-    every = found.f_sigma[:: one.train.evaluate_every].tolist()
-    write_json(Path(place), {"row": row, "curves": curves, "f_sigma": every})
+    curves = _curve_points(method.name, one_step, exact, least)
+    evaluated = one_step.f_sigma[:: spec.train.evaluate_every].tolist()
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_json(Path(path), {"row": row, "curves": curves, "f_sigma": evaluated})
 
 
-def collect(asked: Asked) -> Files:
-    """Curves and a table, in float64, beside what the runs recorded in float32."""
-    one = specification(asked)
-    there = [method for method in one.methods if _place(asked, method).exists()]
-    if asked.only not in NAME or not there:
+def collect(options: StudyOptions) -> Files:
+    """Return curves and a table, in float64, with the difference to what the runs recorded."""
+    spec = study_spec(options)
+    paths = {method.name: _result_path(options, method) for method in spec.methods}
+    measured = {name: read_json(path) for name, path in paths.items() if path.exists()}
+    if options.only not in NAME or not measured:
         return {}
-    recorded = {run.status["method"]: run.lines for run in runs_of(one, asked.folder / NAME)}
-    found = {method.name: read_json(_place(asked, method)) for method in there}
+    runs = ended_runs(spec, options.folder / NAME)
+    recorded = {run.status["method"]: run.lines for run in runs}
     rows = [
-        of["row"] | {"recorded": _apart(of["f_sigma"][1:], recorded.get(name, []))}
-        for name, of in found.items()
+        of_method["row"]
+        | {"recorded": _largest_difference(of_method["f_sigma"][1:], recorded.get(name, []))}
+        for name, of_method in measured.items()
     ]
+    points = [point for of_method in measured.values() for point in of_method["curves"]]
     return {
-        "theory.csv": csv_of(rows), "theory.toml": to_toml(one),
-        "theory-curves.csv": csv_of([point for of in found.values() for point in of["curves"]]),
-    }  # fmt: skip
+        "theory.csv": to_csv(rows),
+        "theory.toml": to_toml(spec),
+        "theory-curves.csv": to_csv(points),
+    }
 
 
 def _row(
-    ready: PreparedRun, i: int, rounds: int, found: Course, exact: Course, least: float
-) -> dict[str, Any]:
+    prepared: PreparedRun, index: int, rounds: int, one_step: Trajectory, exact: Trajectory,
+    least: float,
+) -> dict[str, Any]:  # fmt: skip
     t = np.arange(rounds + 1)
-    gap = found.f_sigma - least
-    some = course(ready, i, rounds=rounds, active=ACTIVE)
-    alone = course(ready, i, rounds=rounds, active=ACTIVE, over="active")
+    gap = one_step.f_sigma - least
+    some = run_trajectory(prepared, index, rounds=rounds, active=ACTIVE_PARTIES)
+    only_active = run_trajectory(
+        prepared, index, rounds=rounds, active=ACTIVE_PARTIES, over="active"
+    )
     return {
-        "rounds": rounds, "first": float(found.f_sigma[0]), "least": least,
+        "rounds": rounds, "first": float(one_step.f_sigma[0]), "least": least,
         "last_gap": float(gap[-1]),
-        "rises": rises(found), "rises_some": rises(some), "rises_active": rises(alone),
+        "rises": count_rises(one_step), "rises_some": count_rises(some),
+        "rises_active": count_rises(only_active),
         "t_gap": float((t * gap).max()), "t_gap_at": int((t * gap).argmax()),
         "t_gap_last": float(t[-1] * gap[-1]),
-        "gradient_first": float(found.gradient[0]), "gradient_last": float(found.gradient[-1]),
+        "gradient_first": float(one_step.gradient[0]),
+        "gradient_last": float(one_step.gradient[-1]),
         "gradient_some": float(some.gradient[-1]),
         "consensus": float(exact.consensus[-1]), "local": float(exact.local[-1]),
         "exact_rounds": len(exact.f_sigma) - 1,
     }  # fmt: skip
 
 
-def rises(found: Course) -> int:
-    """In how many rounds F_σ rose, beyond rounding."""
-    return int((np.diff(found.f_sigma) > 1e-12 * found.f_sigma[0]).sum())
+def count_rises(trajectory: Trajectory) -> int:
+    """Return the number of rounds in which F_σ rose by more than rounding error."""
+    return int((np.diff(trajectory.f_sigma) > 1e-12 * trajectory.f_sigma[0]).sum())
 
 
-def _curve(name: str, found: Course, exact: Course, least: float) -> list[dict[str, Any]]:
-    """At rounds that are even on a logarithmic axis."""
+def _curve_points(
+    name: str, one_step: Trajectory, exact: Trajectory, least: float
+) -> list[dict[str, Any]]:
+    """Return points at rounds that are evenly spaced on a logarithmic axis."""
     return [
         {
-            "method": name, "solve": kind, "round": int(t), "f_sigma": float(seen.f_sigma[t]),
-            "gap": max(float(seen.f_sigma[t]) - least, 0.0),
-            "gradient": float(seen.gradient[t]), "consensus": float(seen.consensus[t]),
-            "local": float(seen.local[t]),
+            "method": name, "solve": kind, "round": int(t), "f_sigma": float(of_kind.f_sigma[t]),
+            "gap": max(float(of_kind.f_sigma[t]) - least, 0.0),
+            "gradient": float(of_kind.gradient[t]), "consensus": float(of_kind.consensus[t]),
+            "local": float(of_kind.local[t]),
         }
-        for kind, seen in (("one step", found), ("exact", exact))
-        for t in np.unique(np.geomspace(1, len(seen.f_sigma) - 1, 30).round().astype(int))
+        for kind, of_kind in (("one step", one_step), ("exact", exact))
+        for t in np.unique(np.geomspace(1, len(of_kind.f_sigma) - 1, 30).round().astype(int))
     ]  # fmt: skip
 
 
-def _apart(f_sigma: list[float], lines: list[dict[str, Any]]) -> float | None:
-    """The largest relative difference to F_σ as the runs recorded it, at the evaluated rounds."""
+def _largest_difference(f_sigma: list[float], lines: list[dict[str, Any]]) -> float | None:
+    """Return the largest relative difference to F_σ as the run recorded it in float32."""
     pairs = zip(f_sigma, lines, strict=True)
     return max((abs(1 - line["objective"] / value) for value, line in pairs), default=None)
 
 
 STUDY = Study(
     NAME, "Theorems 1 and 2: F_σ over rounds, the O(1/t) rate, residuals of fixed points",
-    train, collect, theory_plot.draw, theory_text.blocks,
+    train, collect, theory_report.draw, theory_report.blocks,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Train specifications into run folders, several at a time; what is finished is left alone."""
+"""Train specifications into run folders, several at a time. Runs that have ended are not repeated."""
 
 import shutil
 import tomllib
@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from papers.fed_plus.jobs import Job, carry_out
-from papers.fed_plus.study import Asked
+from papers.fed_plus.jobs import Job, run_jobs
+from papers.fed_plus.study import StudyOptions
 
 from fedplus.check import SettingError
 from fedplus.experiments.run_folder import CHECKPOINT, MODELS, SPEC, RunFolder, is_run
@@ -20,87 +20,99 @@ from fedplus.kappa import KappaWarning
 ENDED = ("finished", "failed")
 
 
-def trained(
-    asked: Asked, specs: Mapping[str, Spec], *, slim: bool = False
+def train_specs(
+    options: StudyOptions, specs: Mapping[str, Spec], *, slim: bool = False
 ) -> dict[str, list[RunFolder]]:
-    """Train each specification into the folder of its name, a job for each of its seeds.
+    """Train each specification into the folder of its name, with one job per seed.
 
-    ``slim``, for large models: a job for each run, which keeps no party's model.
+    Args:
+        options: The study's folder, number of processes and device.
+        specs: Folder name ↦ specification.
+        slim: For large models: one job per run, and the parties' models are deleted when it ends.
+
+    Returns:
+        Folder name ↦ the runs that have ended.
     """
     jobs = []
     for name, spec in specs.items():
-        make_folder(asked.folder / name)
-        for place, seed in enumerate(spec.seeds):
-            of_seed = (_runs if slim else _seed)(name, _of(spec, seed), asked.folder / name)
-            jobs += [(place, job) for job in of_seed]
-    jobs.sort(key=lambda one: one[0])  # Everything with one seed comes first.
-    carry_out(asked, [job for _, job in jobs])
-    for name, spec in specs.items():  # All seeds: each job wrote its own.
-        write_atomically(asked.folder / name / SPEC, to_toml(spec).encode())
-    return {name: runs_of(spec, asked.folder / name) for name, spec in specs.items()}
+        folder = options.folder / name
+        make_folder(folder)
+        for position, seed in enumerate(spec.seeds):
+            of_seed = _with_seed(spec, seed)
+            make_jobs = _job_for_each_run if slim else _job_for_all_methods
+            jobs += [(position, job) for job in make_jobs(name, of_seed, folder)]
+    jobs.sort(key=lambda item: item[0])  # The first seed of every specification comes first.
+    run_jobs(options, [job for _, job in jobs])
+    for name, spec in specs.items():  # With all seeds: each job wrote its own seed alone.
+        write_atomically(options.folder / name / SPEC, to_toml(spec).encode())
+    return {name: ended_runs(spec, options.folder / name) for name, spec in specs.items()}
 
 
-def _seed(name: str, spec: Spec, folder: Path) -> list[Job]:
-    """One job for all methods, which reads the data once; none where all runs are finished."""
-    states = [_finished(spec.one(i, seed), at) for (i, seed), at in places(spec, folder).items()]
-    told = f"{name}, seed {spec.seeds[0]}"
-    return [] if all(states) else [Job(told, _train, (str(folder), to_toml(spec)))]
+def _job_for_all_methods(name: str, spec: Spec, folder: Path) -> list[Job]:
+    """Return one job for all methods, which loads the data once; none if all runs have ended."""
+    paths = run_folder_paths(spec, folder)
+    if all(_is_ended(spec.for_run(i, seed), path) for (i, seed), path in paths.items()):
+        return []
+    return [Job(f"{name}, seed {spec.seeds[0]}", _train, (str(folder), to_toml(spec)))]
 
 
-def _runs(name: str, spec: Spec, folder: Path) -> list[Job]:
-    """A job for each run that is not finished."""
+def _job_for_each_run(name: str, spec: Spec, folder: Path) -> list[Job]:
+    """Return one job for each run that has not ended."""
     return [
-        Job(f"{name}, {spec.methods[i].label}, seed {seed}", _train_slim,
-            (str(folder), to_toml(spec.one(i, seed))))
-        for (i, seed), at in places(spec, folder).items()
-        if not _finished(spec.one(i, seed), at)
-    ]  # fmt: skip
+        Job(
+            f"{name}, {spec.methods[i].label}, seed {seed}",
+            _train_without_models,
+            (str(folder), to_toml(spec.for_run(i, seed))),
+        )
+        for (i, seed), path in run_folder_paths(spec, folder).items()
+        if not _is_ended(spec.for_run(i, seed), path)
+    ]
 
 
-def places(spec: Spec, folder: Path) -> dict[tuple[int, int], Path]:
-    """Where the run of each method (by number) and seed goes: always a folder below this one."""
+def run_folder_paths(spec: Spec, folder: Path) -> dict[tuple[int, int], Path]:
+    """Return the path of each run, by the method's index and the seed: always a subfolder."""
     if len(spec.methods) > 1:
         return run_paths(spec, folder)
     name = slug(str(spec.methods[0].label))
     return {(0, seed): folder / f"{name}-{seed}" for seed in spec.seeds}
 
 
-def runs_of(spec: Spec, folder: Path) -> list[RunFolder]:
-    """The runs of a specification that have come to their end."""
-    there = [RunFolder(at) for at in places(spec, folder).values() if is_run(at)]
-    return [run for run in there if run.status["state"] in ENDED]
+def ended_runs(spec: Spec, folder: Path) -> list[RunFolder]:
+    """Return the runs of a specification that have finished or failed."""
+    runs = [RunFolder(path) for path in run_folder_paths(spec, folder).values() if is_run(path)]
+    return [run for run in runs if run.status["state"] in ENDED]
 
 
 def _train(folder: str, toml: str) -> list[RunFolder]:
-    """All methods with the one seed."""
+    """Train all methods of a specification with its only seed."""
     spec = parse_spec(tomllib.loads(toml), TomlSource())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KappaWarning)  # The paper's own settings are outside (D8).
         (seed,) = spec.seeds
-        alone = len(spec.methods) == 1  # Then the folder that is given is the run's own.
-        place = places(spec, Path(folder))[0, seed] if alone else Path(folder)
-        return run_all(spec, place, resume=True, on_progress=lambda label, round_, score: None)
+        is_single = len(spec.methods) == 1  # Then run_all writes into the given folder itself.
+        path = run_folder_paths(spec, Path(folder))[0, seed] if is_single else Path(folder)
+        return run_all(spec, path, resume=True, on_progress=lambda label, round_, score: None)
 
 
-def _train_slim(folder: str, toml: str) -> None:
-    """Train, and keep no party's model, nor a checkpoint, which has them all."""
+def _train_without_models(folder: str, toml: str) -> None:
+    """Train, then delete the parties' models and the checkpoint, which contains them."""
     for run in _train(folder, toml):
-        for large in (CHECKPOINT, MODELS):
-            shutil.rmtree(run.path / large, ignore_errors=True)
+        for subfolder in (CHECKPOINT, MODELS):
+            shutil.rmtree(run.path / subfolder, ignore_errors=True)
 
 
-def _of(spec: Spec, seed: int) -> Spec:
+def _with_seed(spec: Spec, seed: int) -> Spec:
     return spec.model_copy(update={"seeds": [seed]})
 
 
-def _finished(spec: Spec, at: Path) -> bool:
-    """Whether this run is; refused if there is another in its place."""
-    if not is_run(at):
+def _is_ended(spec: Spec, path: Path) -> bool:
+    """Return whether the run has ended; reject a folder that holds a run with other settings."""
+    if not is_run(path):
         return False
-    run = RunFolder(at)
+    run = RunFolder(path)
     if run.spec != tomllib.loads(to_toml(spec)):
         raise SettingError(
-            f"{at} must be a run of what is asked for now, got one with other settings. "
+            f"{path} must be a run of the present specification, got one with other settings. "
             "Give another --out, or remove it."
         )
     return run.status["state"] in ENDED

@@ -1,26 +1,27 @@
-"""Every method tuned alike: as many candidates, the same rounds, judged on validation samples."""
+"""Tuning: the same budget of candidates and rounds for every method, scored on validation samples."""
 
 import inspect
+import json
 import tomllib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from papers.fed_plus.grids import (
-    TABLE2,
-    candidates_of,
-    grid_of,
-    key_of,
-    rounds_of,
-    rules,
-    splits_of,
+    TABLE2_RULES,
+    candidate_count,
+    load_rules,
+    method_grid,
+    method_key,
+    split_seeds,
+    tuning_rounds,
 )
-from papers.fed_plus.jobs import Job, carry_out
+from papers.fed_plus.jobs import Job, run_jobs
 from papers.fed_plus.results import read_json
-from papers.fed_plus.splits import merged
-from papers.fed_plus.study import Asked
-from papers.fed_plus.training import trained
+from papers.fed_plus.study import StudyOptions
+from papers.fed_plus.training import train_specs
 
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.check import require
@@ -36,136 +37,204 @@ from fedplus.experiments.toml_source import TomlSource
 from fedplus.kappa import KappaWarning
 from fedplus.methods import lookup_method
 from fedplus.models import Model
+from fedplus.simulation.tune import is_at_edge
 
 FOLDER = "tuning"
-QUICK = 2
-"""Candidates of a quick try."""
+QUICK_CANDIDATES = 2
+"""Number of candidates per method in a quick trial."""
 
 
-def tuned(asked: Asked, specs: Mapping[str, Spec], by: str = TABLE2) -> None:
-    """Choose settings for every method on every data set, where that is not done yet."""
+def tune_methods(
+    options: StudyOptions, specs: Mapping[str, Spec], rules_name: str = TABLE2_RULES
+) -> None:
+    """Choose settings for every method of every specification that has not been tuned yet.
+
+    Args:
+        options: Options of the study.
+        specs: Specifications by name.
+        rules_name: File of grids and budgets, without ``.toml``.
+
+    Raises:
+        SettingError: If earlier results were chosen from another grid, or all candidates diverged.
+    """
     parts: dict[Path, list[Path]] = {}
     jobs = []
     for name, spec in specs.items():
         toml = to_toml(spec)
-        for number, one in enumerate(spec.methods):
-            place = _place(asked, name, one)
-            if place.exists():
-                _require_of_grid(place, grid_of(key_of(one), one.settings, by))
+        for index, method in enumerate(spec.methods):
+            path, key = _result_path(options, name, method), method_key(method)
+            if path.exists():
+                _require_current_grid(path, method_grid(key, method.settings, rules_name))
                 continue
-            for split in splits_of(by, asked.quick):
-                part = place.parent / f"split-{split}" / place.name
-                parts.setdefault(place, []).append(part)
+            for split in split_seeds(rules_name, options.quick):
+                part = path.parent / f"split-{split}" / path.name
+                parts.setdefault(path, []).append(part)
                 if not part.exists():
-                    told = f"tune {name}, {key_of(one)}, split {split}"
-                    given = (str(part), toml, number, by, asked.quick, split)
-                    jobs.append(Job(told, _tune, given))
-    carry_out(asked, jobs)
-    for place, of in parts.items():
-        write_json(place, merged([read_json(part) for part in of]))
+                    arguments = (str(part), toml, index, rules_name, options.quick, split)
+                    jobs.append(Job(f"tune {name}, {key}, split {split}", _tune, arguments))
+    run_jobs(options, jobs)
+    for path, parts_of_path in parts.items():
+        write_json(path, merge_splits([read_json(part) for part in parts_of_path]))
 
 
-def _require_of_grid(place: Path, grid: Mapping[str, list[Any]]) -> None:
-    """What was chosen before is taken only if it was chosen from the grid as it is now."""
-    for trial in read_json(place)["trials"]:
-        of_grid = trial["settings"].keys() == grid.keys() and all(
+def _require_current_grid(path: Path, grid: Mapping[str, list[Any]]) -> None:
+    """Reject results whose candidates are not in the present grid."""
+    for trial in read_json(path)["trials"]:
+        is_in_grid = trial["settings"].keys() == grid.keys() and all(
             value in grid[name] for name, value in trial["settings"].items()
         )
         require(
-            of_grid, str(place), f"one with {trial['settings']}", "chosen from the grid as it is now",
+            is_in_grid, str(path), f"one with {trial['settings']}", "chosen from the present grid",
             "Give another --out, or remove it.",
         )  # fmt: skip
 
 
-def chosen_for(asked: Asked, name: str) -> dict[str, dict[str, Any]]:
-    """Method ↦ its chosen settings."""
-    folder = asked.folder / FOLDER / name
+def merge_splits(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge one method's trials on several splits and choose the candidate with the best mean.
+
+    A candidate that diverged on any split is not chosen.
+
+    >>> on = lambda *scores: {"rounds": 5, "better": "higher", "trials": [
+    ...     {"settings": {"eta": eta}, "mean": mean} for eta, mean in zip((0.1, 1.0), scores)]}
+    >>> merge_splits([on(0.5, 0.9), on(0.5, None)])["settings"]
+    {'eta': 0.1}
+    """
+    means_by_settings: dict[str, list[float | None]] = {}
+    for part in parts:
+        for trial in part["trials"]:
+            key = json.dumps(trial["settings"])  # Keeps the order: the first matching pattern wins.
+            means_by_settings.setdefault(key, []).append(trial["mean"])
+    trials = [
+        {"settings": json.loads(key), "mean": _finite_mean(means)}
+        for key, means in means_by_settings.items()
+    ]
+    sign = 1.0 if parts[0]["better"] == "lower" else -1.0
+    trials.sort(key=lambda trial: (trial["mean"] is None, sign * (trial["mean"] or 0.0)))
+    best = trials[0]
+    require(
+        best["mean"] is not None, "grid", f"{len(trials)} candidates that all diverged",
+        "settings of which one trains",
+    )  # fmt: skip
+    edge = [
+        name
+        for name, value in best["settings"].items()
+        if is_at_edge(value, [trial["settings"][name] for trial in trials])
+    ]
+    return {
+        "settings": best["settings"], "score": best["mean"], "at_edge": edge,
+        "rounds": parts[0]["rounds"], "splits": len(parts), "trials": trials,
+    }  # fmt: skip
+
+
+def _finite_mean(scores: Sequence[float | None]) -> float | None:
+    """Return the mean, or None if any score is missing or not finite."""
+    finite = [score for score in scores if score is not None and np.isfinite(score)]
+    return float(np.mean(finite)) if len(finite) == len(scores) else None
+
+
+def chosen_settings(options: StudyOptions, name: str) -> dict[str, dict[str, Any]]:
+    """Return the chosen settings of each tuned method of a specification, by the method's key."""
+    folder = options.folder / FOLDER / name
     return {path.stem: read_json(path)["settings"] for path in sorted(folder.glob("*.json"))}
 
 
-def with_chosen(spec: Spec, chosen: Mapping[str, Mapping[str, Any]], by: str = TABLE2) -> Spec:
-    """The specification with those settings, and with those methods alone."""
+def with_chosen_settings(
+    spec: Spec, chosen: Mapping[str, Mapping[str, Any]], rules_name: str = TABLE2_RULES
+) -> Spec:
+    """Return the specification with the chosen settings, and without methods that have none."""
     methods = [
-        Method.model_validate({**one.model_dump(exclude_none=True), **chosen[key_of(one)]})
-        for one in spec.methods
-        if key_of(one) in chosen
+        Method.model_validate(
+            {**method.model_dump(exclude_none=True), **chosen[method_key(method)]}
+        )
+        for method in spec.methods
+        if method_key(method) in chosen
     ]
     title = spec.title.replace("stated settings", "tuned on validation samples")
-    rounds = rounds_of(spec, by)
+    rounds = tuning_rounds(spec, rules_name)
     train = spec.train.model_copy(update={"rounds": rounds, "evaluate_every": max(1, rounds // 10)})
     return spec.model_copy(update={"methods": methods, "title": title, "train": train})
 
 
-def chosen_specs(asked: Asked, specs: Mapping[str, Spec], by: str = TABLE2) -> dict[str, Spec]:
-    """Those with a method that has been tuned, each with what was chosen, by the same names."""
-    chosen = {name: chosen_for(asked, name) for name in specs}
+def specs_with_chosen_settings(
+    options: StudyOptions, specs: Mapping[str, Spec], rules_name: str = TABLE2_RULES
+) -> dict[str, Spec]:
+    """Return the specifications that have a tuned method, with the chosen settings, by name."""
+    chosen = {name: chosen_settings(options, name) for name in specs}
     return {
-        name: with_chosen(one, chosen[name], by)
-        for name, one in specs.items()
-        if any(key_of(lookup_method) in chosen[name] for lookup_method in one.methods)
+        name: with_chosen_settings(spec, chosen[name], rules_name)
+        for name, spec in specs.items()
+        if any(method_key(method) in chosen[name] for method in spec.methods)
     }
 
 
-def trained_as_chosen(asked: Asked, specs: Mapping[str, Spec], by: str) -> None:
-    """Tune, then train what was chosen."""
-    tuned(asked, specs, by)
-    trained(asked, chosen_specs(asked, specs, by))
+def tune_and_train(options: StudyOptions, specs: Mapping[str, Spec], rules_name: str) -> None:
+    """Tune every method, then train with the chosen settings."""
+    tune_methods(options, specs, rules_name)
+    train_specs(options, specs_with_chosen_settings(options, specs, rules_name))
 
 
-def told(asked: Asked, specs: Mapping[str, Spec]) -> dict[str, Any]:
-    """All trials of all methods, by data set."""
+def all_trials(options: StudyOptions, specs: Mapping[str, Spec]) -> dict[str, Any]:
+    """Return the tuning results, with all trials, by specification and method."""
     return {
         name: {
-            key_of(one): read_json(_place(asked, name, one))
-            for one in spec.methods
-            if _place(asked, name, one).exists()
+            method_key(method): read_json(_result_path(options, name, method))
+            for method in spec.methods
+            if _result_path(options, name, method).exists()
         }
         for name, spec in specs.items()
     }
 
 
-def _place(asked: Asked, name: str, one: Method) -> Path:
-    return asked.folder / FOLDER / name / f"{key_of(one)}.json"
+def _result_path(options: StudyOptions, name: str, method: Method) -> Path:
+    return options.folder / FOLDER / name / f"{method_key(method)}.json"
 
 
-class _Made:
-    """Makes a method of its settings as a specification has them; ``tune`` reads what it takes."""
+class _MethodFactory:
+    """Builds a method from settings in a specification's format.
 
-    def __init__(self, of: Method, model: Model) -> None:
-        self.of, self.model = of, model
-        taken = inspect.signature(lookup_method(of.name).make)
-        kept = [p for p in taken.parameters.values() if p.name != "layout"]
-        self.__signature__ = taken.replace(parameters=kept)
+    ``tune`` reads the names of the settings from its signature.
+    """
+
+    def __init__(self, method: Method, model: Model) -> None:
+        self.method, self.model = method, model
+        signature = inspect.signature(lookup_method(method.name).make)
+        parameters = [p for p in signature.parameters.values() if p.name != "layout"]
+        self.__signature__ = signature.replace(parameters=parameters)
 
     def __call__(self, **settings: Any) -> AbstractAlgorithm[Any]:
-        one = Method.model_validate({"name": self.of.name, **settings})
-        return build_method(one, self.model, TomlSource())
+        method = Method.model_validate({"name": self.method.name, **settings})
+        return build_method(method, self.model, TomlSource())
 
 
-def _tune(place: str, toml: str, number: int, by: str, quick: bool, split: int) -> None:
-    """One method on one split of one data set; all trials go into a file."""
+def _tune(path: str, toml: str, index: int, rules_name: str, quick: bool, split: int) -> None:
+    """Tune one method of a specification on one split, and write all trials to a file."""
     from fedplus.simulation import tune
 
     spec, source = parse_spec(tomllib.loads(toml), TomlSource()), TomlSource()
-    budget, of = rules(by)["budget"], spec.methods[number]
-    rounds = rounds_of(spec, by)
-    data = spec.one(0, split).data
+    budget, method = load_rules(rules_name)["budget"], spec.methods[index]
+    key, rounds = method_key(method), tuning_rounds(spec, rules_name)
+    data = spec.for_run(0, split).data
     data = data.model_copy(update={"validation_share": budget["validation_share"]})
     federation = build_federation(data, source)
     model = build_model(spec.model, federation, source)
-    given = simulate_arguments(spec, source)
-    how = {k: given[k] for k in ("cohort", "steps", "epochs", "batch_size") if k in given}
-    grid = grid_of(key_of(of), of.settings, by)
-    fixed = {k: [v] for k, v in of.settings.items() if k not in grid}
+    arguments = simulate_arguments(spec, source)
+    names = ("cohort", "steps", "epochs", "batch_size")
+    schedule = {name: arguments[name] for name in names if name in arguments}
+    grid = method_grid(key, method.settings, rules_name)
+    fixed = {name: [value] for name, value in method.settings.items() if name not in grid}
+    samples = QUICK_CANDIDATES if quick else candidate_count(key, rules_name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KappaWarning)
-        found = tune(
-            _Made(of, model), fixed | grid, federation, model, rounds=rounds, seeds=[split],
-            samples=QUICK if quick else candidates_of(key_of(of), by), seed=0, **how,
+        result = tune(
+            _MethodFactory(method, model), fixed | grid, federation, model, rounds=rounds,
+            seeds=[split], samples=samples, seed=0, **schedule,
         )  # fmt: skip
     trials = [
-        {"settings": {k: t.settings[k] for k in grid}, "mean": None if t.diverged else t.mean}
-        for t in found.trials
+        {
+            "settings": {name: trial.settings[name] for name in grid},
+            "mean": None if trial.diverged else trial.mean,
+        }
+        for trial in result.trials
     ]
-    Path(place).parent.mkdir(parents=True, exist_ok=True)
-    write_json(Path(place), {"rounds": rounds, "better": model.task.better, "trials": trials})
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_json(Path(path), {"rounds": rounds, "better": model.task.better, "trials": trials})

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Names of ``_api``, and the packages that it imports.
+        """Return a name of ``_api``, or a package that it imports.
 
-        They come with JAX, which takes a second. ``fedplus.flower.Party`` does without, and Flower
-        starts a process for every message that a party gets.
+        ``_api`` is imported on first use, because it imports JAX, which takes a second. Flower starts
+        a new process for every message to a party, and ``fedplus.flower.Party`` does not need JAX.
         """
         if name == "__all__" or not name.startswith("_"):
             api = vars(import_module("fedplus._api"))
-            found = {**globals(), **api}.get(name)
-            if found is not None:
-                globals()[name] = found  # Not asked for again.
-                return found
+            value = {**globals(), **api}.get(name)
+            if value is not None:
+                globals()[name] = value  # The next access does not call this function.
+                return value
         raise AttributeError(f"module 'fedplus' has no attribute {name!r}")
 
     def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""All that ``import fedplus as fp`` offers as ``fp.``; read when the first of it is asked for."""
+"""The public names of ``fedplus``, which ``fedplus.__init__`` imports on first use."""
 
 from fedplus import baselines, methods, models, presets
 from fedplus._types import settings

@@ -1,7 +1,7 @@
-"""Code that is written once and computes with NumPy or with JAX, whichever its arrays are.
+"""Functions for code that computes with NumPy or with JAX, depending on the type of its arrays.
 
-This module does not import JAX: a Flower party, which is a new process for every message, does
-without it and so starts a second earlier.
+This module does not import JAX. A Flower party is a new process for every message, and it starts a
+second earlier without JAX.
 """
 
 import sys
@@ -20,39 +20,41 @@ def namespace(*values: Any) -> Any:
 
 
 def while_loop(
-    arrays: Any, go_on: Callable[[Any], Any], body: Callable[[Any], Any], state: Any
+    array: Any, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any
 ) -> Any:
-    """``jax.lax.while_loop``, or a plain loop if ``arrays`` are NumPy's."""
-    if not isinstance(arrays, np.ndarray):
+    """Run a loop and return its last state, by ``jax.lax`` unless ``array`` is a NumPy array."""
+    if not isinstance(array, np.ndarray):
         from jax import lax
 
-        return lax.while_loop(go_on, body, state)
-    while go_on(state):
+        return lax.while_loop(condition, body, state)
+    while condition(state):
         state = body(state)
     return state
 
 
 def cond(
-    arrays: Any,
-    yes: Any,
+    array: Any,
+    predicate: Any,
     if_true: Callable[[], Any],
     if_false: Callable[[], Any],
-    both: bool = False,
+    select: bool = False,
 ) -> Any:
-    """``jax.lax.cond``, or a plain condition if ``arrays`` are NumPy's.
+    """Return ``if_true()`` or ``if_false()``, by ``jax.lax.cond`` unless ``array`` is a NumPy array.
 
-    ``both``: JAX computes both vectors and selects one, where a conditional would cost more than that.
+    With ``select``, JAX computes both and selects one, which is faster where both are cheap.
     """
-    if isinstance(arrays, np.ndarray):
-        return if_true() if yes else if_false()
+    if isinstance(array, np.ndarray):
+        return if_true() if predicate else if_false()
     from jax import lax
     from jax import numpy as jnp
 
-    return jnp.where(yes, if_true(), if_false()) if both else lax.cond(yes, if_true, if_false)
+    if select:
+        return jnp.where(predicate, if_true(), if_false())
+    return lax.cond(predicate, if_true, if_false)
 
 
-def row(matrix: Any, k: Any) -> Any:
-    """Return row k, which XLA copies at once; indexing would look up entry by entry."""
+def take_row(matrix: Any, k: Any) -> Any:
+    """Return row k. In JAX, XLA copies it as a block, whereas indexing gathers single entries."""
     if isinstance(matrix, np.ndarray):
         return matrix[k]
     from jax import lax

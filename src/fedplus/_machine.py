@@ -3,8 +3,8 @@
 import os
 
 
-def cores() -> int:
-    """That this process may use."""
+def core_count() -> int:
+    """Return the number of CPU cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""What the adapters for PyTorch, JAX and scikit-learn have in common."""
+"""Shared parts of the adapters for PyTorch, JAX and scikit-learn."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -10,22 +10,31 @@ from fedplus.check import require
 
 
 class PullTarget(Protocol):
-    """What pulls: a ``fedplus.flower.Party``, or anything with κ and an anchor."""
+    """The target of the pull: a ``fedplus.flower.Party``, or any object with κ and an anchor."""
 
     @property
     def kappa(self) -> float:
-        """κ."""
+        """κ, the weight of the stepped model."""
 
     @property
     def anchor(self) -> dict[str, Host]:
-        """w̃ + v_k by name."""
+        """w̃ + v_k, the point to which each step is pulled, arrays by name."""
 
 
 def require_same_shapes(
-    arrays: Mapping[str, Host], shapes: Mapping[str, Iterable[int]], what: str
+    arrays: Mapping[str, Host], shapes: Mapping[str, Iterable[int]], kind: str
 ) -> None:
-    """Require arrays of a model's names and shapes."""
-    require(set(shapes) == set(arrays), what, ", ".join(arrays), f"those of {', '.join(shapes)}")
+    """Require that arrays have the names and shapes of a model.
+
+    Args:
+        arrays: The arrays by name.
+        shapes: The shapes that the model has, by name.
+        kind: "parameters" or "buffers", for the error message.
+
+    Raises:
+        SettingError: A name or a shape differs.
+    """
+    require(set(shapes) == set(arrays), kind, ", ".join(arrays), f"those of {', '.join(shapes)}")
     for name, shape in shapes.items():
         got, allowed = np.shape(arrays[name]), tuple(shape)
         require(got == allowed, name, f"shape {got}", f"of shape {allowed}")

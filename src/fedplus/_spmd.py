@@ -1,7 +1,8 @@
-"""Passes over a large W that several cores share, inside a program that each of them runs.
+"""Single program, multiple data: CPU cores share the passes over a large W.
 
-The simulator makes every CPU core a device. Each core then passes over its share of the rows or columns
-of W, and all cores receive the results of all of them. Without other cores, one core does everything.
+The simulator makes every CPU core a device, and all cores run the same program. Each core passes over
+its share of the rows or columns of W, and all cores receive all results. Without other cores, one core
+does everything.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,9 +17,9 @@ from jax import lax
 from fedplus._types import Array, Matrix
 
 MIN_SHARED_ENTRIES = 2**20
-"""Entries of W from which a shared pass saves more time than waiting for the other cores costs."""
+"""Entries of W from which sharing a pass saves more time than waiting for the other cores costs."""
 MIN_SHARED = 64
-"""Rows or columns from which this holds: sums over few rows take longer to exchange than to compute."""
+"""The least number of rows or columns for it: few sums take longer to exchange than to compute."""
 
 
 class _Cores(NamedTuple):
@@ -53,34 +54,35 @@ class Shard(NamedTuple):
     """The largest share of any core; the last core may have less to do."""
     axis: str | None
 
-    def gather(self, found: Array) -> Array:
+    def gather(self, values: Array) -> Array:
         """Concatenate (size, ...) of every core to (total, ...)."""
         if self.axis is None:
-            return found
-        every: Array = lax.all_gather(found, self.axis, tiled=True)
+            return values
+        every: Array = lax.all_gather(values, self.axis, tiled=True)
         return every[: self.total]
 
-    def add(self, found: Array) -> Array:
+    def add(self, values: Array) -> Array:
         """Sum over the cores, in the same order on each of them."""
         if self.axis is None:
-            return found
-        first, *others = lax.all_gather(found, self.axis)  # XLA's own sum takes many times as long.
+            return values
+        # XLA's own sum takes many times as long.
+        first, *others = lax.all_gather(values, self.axis)
         total: Array = sum(others, start=first)
         return total
 
-    def combine(self, found: Sequence[Array], kinds: Sequence[str]) -> tuple[Array, ...]:
+    def combine(self, values: Sequence[Array], kinds: Sequence[str]) -> tuple[Array, ...]:
         """Gather "columns" and add up "rows", "sum" and "count" over the cores, with few exchanges."""
         if self.axis is None:
-            return tuple(found)
+            return tuple(values)
         if "columns" not in kinds:
-            sizes = np.cumsum([x.size for x in found])[:-1]
-            return tuple(jnp.split(self.add(jnp.concatenate(found)), sizes))
-        pairs = zip(found, kinds, strict=True)
+            sizes = np.cumsum([x.size for x in values])[:-1]
+            return tuple(jnp.split(self.add(jnp.concatenate(values)), sizes))
+        pairs = zip(values, kinds, strict=True)
         return tuple(self.gather(x) if kind == "columns" else self.add(x) for x, kind in pairs)
 
 
 def shard_of(total: int, entries: int) -> Shard:
-    """Return this core's share of ``total`` rows or columns of a W with so many entries."""
+    """Return this core's share of ``total`` rows or columns, for a W with this many entries."""
     cores = _CORES.get() if total >= MIN_SHARED and entries >= MIN_SHARED_ENTRIES else None
     if cores is None:
         return Shard(total, 0, total, None)

@@ -1,7 +1,7 @@
-"""Names of array shapes, and the decorator for classes of settings (frozen dataclass and JAX pytree).
+"""Type aliases of arrays, and ``settings``, the decorator of frozen dataclasses that are JAX pytrees.
 
-This module does not import JAX: a Flower party, which is a new process for every message, does
-without it and so starts a second earlier.
+This module does not import JAX. A Flower party is a new process for every message, and it starts a
+second earlier without JAX.
 """
 
 import dataclasses
@@ -16,22 +16,22 @@ else:
     Array = Any
 
 Host: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-"""An array of NumPy's."""
+"""A NumPy array, in host memory; ``Array`` is a JAX array."""
 Vector: TypeAlias = Array
-"""One model, raveled: shape (d,)."""
+"""One raveled model, of shape (d,)."""
 Matrix: TypeAlias = Array
-"""A model a row: shape (N, d). The paper's W is the transpose."""
+"""One model per row, of shape (N, d). The paper's W is the transpose."""
 Layout: TypeAlias = tuple[tuple[str, int], ...]
-"""Name and size of each parameter, in the order in which the model is raveled."""
+"""The name and size of each parameter, in the order in which a model is raveled."""
 
 
 def epsilon(x: Array) -> float:
-    """The rounding unit of the array's entries."""
+    """Return the machine epsilon of the array's dtype."""
     return float(np.finfo(x.dtype).eps)
 
 
 def tiny(x: Array) -> float:
-    """The smallest normal number that the array's entries can be."""
+    """Return the smallest positive normal number of the array's dtype."""
     return float(np.finfo(x.dtype).tiny)
 
 
@@ -39,53 +39,53 @@ Cls = TypeVar("Cls", bound=type)
 
 
 def static_field(*, default: Any = dataclasses.MISSING) -> Any:
-    """A field that shapes the compiled program (a name, a function) rather than a number in it."""
+    """Return a field of a settings class that is static under ``jit``, such as a name or a function."""
     return dataclasses.field(default=default, metadata={"static": True})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static_field, dataclasses.field))
 def settings(cls: Cls) -> Cls:
-    """Make ``cls`` a frozen dataclass whose numbers are leaves of a pytree.
+    """Make ``cls`` a frozen dataclass and a JAX pytree, whose leaves are its non-static fields.
 
-    So a method goes into ``jax.jit`` as an argument (another δ compiles nothing anew) and through
-    ``jax.vmap`` (several δ at once). ``__post_init__`` checks what a person typed; it is not run
-    again on what JAX rebuilds.
+    Its instances can be arguments of ``jax.jit`` (another δ does not compile again) and of ``jax.vmap``
+    (several δ at once). ``__post_init__`` checks the user's values; JAX does not call it when it
+    rebuilds an instance from leaves.
     """
-    made: Any = dataclasses.dataclass(frozen=True)(cls)
-    _UNREGISTERED.append(made)
+    settings_class: Any = dataclasses.dataclass(frozen=True)(cls)
+    _UNREGISTERED.append(settings_class)
     register_settings()
-    return cast(Cls, made)
+    return cast(Cls, settings_class)
 
 
 _UNREGISTERED: list[type] = []
-"""Classes of settings that were defined before JAX was imported."""
+"""Settings classes that are not registered with JAX yet, because JAX is not imported."""
 
 
 def register_settings() -> None:
-    """Register all classes of settings as JAX pytrees, if JAX is imported; else nothing needs it yet.
+    """Register all settings classes as JAX pytrees if JAX is imported.
 
-    ``settings`` calls this, so any module of fedplus that imports JAX and defines a class of settings
-    also registers those of the modules that do without JAX.
+    ``settings`` calls this, so a module that imports JAX and defines a settings class also registers
+    the classes of modules that do not import JAX.
     """
     while _UNREGISTERED and "jax" in sys.modules:
         _register(_UNREGISTERED.pop())
 
 
-def _register(made: Any) -> None:
+def _register(settings_class: Any) -> None:
     import jax
 
-    fields = dataclasses.fields(made)
-    data = [f.name for f in fields if not f.metadata.get("static")]
-    meta = [f.name for f in fields if f.metadata.get("static")]
+    fields = dataclasses.fields(settings_class)
+    dynamic = [f.name for f in fields if not f.metadata.get("static")]
+    static = [f.name for f in fields if f.metadata.get("static")]
 
     def flatten(obj: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
-        leaves = [(jax.tree_util.GetAttrKey(name), getattr(obj, name)) for name in data]
-        return leaves, tuple(getattr(obj, name) for name in meta)
+        leaves = [(jax.tree_util.GetAttrKey(name), getattr(obj, name)) for name in dynamic]
+        return leaves, tuple(getattr(obj, name) for name in static)
 
-    def unflatten(fixed: tuple[Any, ...], leaves: Any) -> Any:
-        obj = object.__new__(made)
-        for name, value in zip(data + meta, (*leaves, *fixed), strict=True):
+    def unflatten(static_values: tuple[Any, ...], leaves: Any) -> Any:
+        obj = object.__new__(settings_class)
+        for name, value in zip(dynamic + static, (*leaves, *static_values), strict=True):
             object.__setattr__(obj, name, value)
         return obj
 
-    jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
+    jax.tree_util.register_pytree_with_keys(settings_class, flatten, unflatten)

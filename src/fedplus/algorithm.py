@@ -1,4 +1,13 @@
-"""Algorithm 1 of the paper. Read it beside ``local`` (lines 11–14) and ``aggregation`` (line 10)."""
+"""Algorithm 1 of the paper, line by line.
+
+- l. 1: ``FedPlus.init``.
+- l. 2–4, the loop over rounds, the sampling of S^t and the sending of w̃: ``fedplus.simulation`` on one
+  machine, ``fedplus.flower`` in a deployment.
+- l. 5–9: ``FedPlus.round``.
+- l. 10: the last step of ``FedPlus.round``. Its 𝒜 is ``FedPlus.aggregator``, which is by default
+  ``aggregation.moreau.Moreau``.
+- l. 11–14, Local-Solve: ``local.LocalSolve``.
+"""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, final
@@ -19,65 +28,95 @@ StateT = TypeVar("StateT")
 
 
 class State(NamedTuple):
-    """The models w̃^t and W^t, and what the aggregator remembers."""
+    """The state of Fed+ after t rounds."""
 
     w_global: Vector
+    """(d,): w̃^t, the global model."""
     w_local: Matrix
+    """(N, d): W^t, the model w_k of each party."""
     memory: Any = ()
-    """The aggregator's memory of this W. Set it to ``()`` if you replace ``w_local``."""
+    """The aggregator's memory of this W (see ``AbstractAggregator.update``). Set it to ``()`` if you
+    replace ``w_local``."""
 
 
 class Outcome(NamedTuple):
     """The results of a round besides the new state."""
 
     aggregate: Aggregate
+    """The new global model, and the certificate of its aggregation."""
     solved: Matrix
-    """(K, d): the active parties' models after their steps, before the aggregation."""
+    """(K, d): the active parties' models after their local steps, before the aggregation."""
     diverged: Array
-    """(K,): which parties' steps ended in NaN or Inf. Such a party counts as one that did no steps."""
+    """(K,): True for a party whose local steps ended in NaN or Inf. It counts as one without steps."""
     dropped: Array
-    """How many models the aggregation left out: absent, or not finite on arrival."""
+    """The number of models that the aggregation left out: absent, or not finite on arrival."""
 
 
 class AbstractAlgorithm(ABC, Generic[StateT]):
-    """A federated method: ``init`` and ``round`` are pure functions, the others read a state."""
+    """A federated learning method.
+
+    ``init`` and ``round`` are pure functions of a state; the other methods read a state.
+    """
 
     per_party: ClassVar[tuple[str, ...]]
-    """The fields of the state that have one row per party."""
-    batches_a_step: ClassVar[int] = 1
-    """How many minibatches a party needs for one step."""
-    compares: ClassVar[bool] = False
-    """Whether its parties compare models on validation samples (``Work.held``)."""
+    """The names of the fields of the state that have one row per party."""
+    batches_per_step: ClassVar[int] = 1
+    """The number of minibatches that a party needs for one local step."""
+    needs_validation: ClassVar[bool] = False
+    """True if parties compare models on validation samples (``Work.held``)."""
 
     @abstractmethod
     def init(self, w_global: Vector, parties: int) -> StateT:
-        """Return the state before the first round."""
+        """Return the state before the first round.
+
+        Args:
+            w_global: (d,), the first global model.
+            parties: N.
+        """
 
     @abstractmethod
     def round(
         self, state: StateT, work: Work, grad: Grad, each: Each = jax.vmap
     ) -> tuple[StateT, Outcome]:
-        """Do one round. Return the next state, and what the round did."""
+        """Run one round.
+
+        Args:
+            state: The state before the round.
+            work: The active parties, their minibatches and their numbers of steps.
+            grad: (w, batch) ↦ ∇f_k(w) on that batch.
+            each: Maps a function over the active parties: ``jax.vmap`` or ``map_sequentially``.
+
+        Returns:
+            The state after the round, and its other results.
+        """
 
     def is_stateless(self) -> bool:
-        """Whether parties keep nothing between rounds; a state then needs only the cohort's rows."""
+        """Return True if parties keep nothing between rounds; a state then needs only S^t's rows."""
         return False
 
     @abstractmethod
     def models(self, state: StateT, parties: Array | None = None) -> Matrix:
-        """Return the models that the parties use, by which the method is judged, one row per party."""
+        """Return the models that parties use and that are evaluated, one row per party.
+
+        Args:
+            state: A state.
+            parties: The parties' indices. None: all N parties.
+        """
 
     @abstractmethod
     def local_models(self, state: StateT) -> Matrix:
-        """Return each party's model after its last steps, before the aggregation (Figure 3): (N, d)."""
+        """Return (N, d), each party's model after its last local steps, before the aggregation.
+
+        Paper: Figure 3.
+        """
 
     @abstractmethod
     def personal_parts(self, state: StateT, parties: Array) -> Matrix:
-        """Return v_k, the personal part of the model, of these parties: (K, d)."""
+        """Return (K, d), the personal part v_k of the model of each of these K parties."""
 
     @abstractmethod
     def w_global(self, state: StateT) -> Vector:
-        """Return the model that the server would send to a new party: (d,)."""
+        """Return (d,), the model that the server would send to a new party."""
 
 
 @final
@@ -86,10 +125,11 @@ class FedPlus(AbstractAlgorithm[State]):
     """Fed+, and with other settings every method of the paper's Table 1 (see ``presets``).
 
     Args:
-        local: Local-Solve, with ψ, σ, η and λ.
-        aggregate: 𝒜; by default the one that ψ defines, ``Moreau(local.psi)``.
-        over: Whose models line 10 aggregates: "all" N parties', the inactive ones' as they last were,
-            which is what Theorem 1 needs; or only those of the "active" parties (Deviation D1).
+        local: Local-Solve, with its settings ψ, η, σ and λ.
+        aggregate: The aggregator 𝒜 of line 10. None: the one that ψ defines, ``Moreau(local.psi)``.
+        over: The models that line 10 aggregates. "all": those of all N parties, with the last model
+            of each inactive party, as Theorem 1 requires. "active": only those of the active parties
+            (Deviation D1).
 
     Paper: Algorithm 1.
     """
@@ -105,25 +145,33 @@ class FedPlus(AbstractAlgorithm[State]):
         require(is_solver, "FedPlus.local", repr(self.local), "a LocalSolve")
         require(
             self.aggregate is None or isinstance(self.aggregate, AbstractAggregator),
-            "FedPlus.aggregate", repr(self.aggregate), "an aggregator or None", "E.g. Moreau(L2(0.1)).",
-        )  # fmt: skip
-        is_known = self.over in ("all", "active")
-        require(is_known, "FedPlus.over", repr(self.over), '"all" or "active"')
+            "FedPlus.aggregate",
+            repr(self.aggregate),
+            "an aggregator or None",
+            "E.g. Moreau(L2(0.1)).",
+        )
+        is_valid = self.over in ("all", "active")
+        require(is_valid, "FedPlus.over", repr(self.over), '"all" or "active"')
+
+    @property
+    def aggregator(self) -> AbstractAggregator:
+        """𝒜, which aggregates the models in line 10 of Algorithm 1."""
+        return self.aggregate or Moreau(self.local.psi)
 
     @override
     def init(self, w_global: Vector, parties: int, cohort: int | None = None) -> State:
         """Return the state before the first round.
 
         Args:
-            w_global: w̃⁰.
+            w_global: (d,), w̃⁰.
             parties: N.
-            cohort: K, if each round trains K parties, without weights and faults. The aggregation then
-                keeps a memory where this saves time.
+            cohort: K, if each round trains K parties, unweighted and without faults. The aggregator
+                then keeps a memory from round to round if this saves time. None: no memory.
         """
         w_global = first_model(w_global, parties)
         memory: Any = ()
         if cohort is not None and self.over == "all":
-            memory = self._aggregate.init(w_global, parties, cohort)
+            memory = self.aggregator.init(w_global, parties, cohort)
         return State(w_global, jnp.tile(w_global, (parties, 1)), memory)  # Alg. 1, l. 1
 
     @override
@@ -131,40 +179,37 @@ class FedPlus(AbstractAlgorithm[State]):
         self, state: State, work: Work, grad: Grad, each: Each = jax.vmap
     ) -> tuple[State, Outcome]:
         work = work.checked(require_state(state.w_global, state.w_local))
-        w_global, w_k = state.w_global, work.gather(state.w_local)
+        w_global = state.w_global
+        before = work.gather(state.w_local)
 
         def solve(w_k: Vector, batches: Batch, steps: Array | int) -> tuple[Vector, Array]:
-            solved = self.local(w_k, w_global, batches, steps, grad)
+            solved = self.local(w_k, w_global, batches, steps, grad)  # l. 11-14
             return finite_or(solved, self.local.start(w_k, w_global))
 
-        solved, diverged = work.map(each, solve, w_k)  # l. 5-7
+        solved, diverged = work.map(each, solve, before)  # Alg. 1, l. 5-7
         w_local = work.scatter(state.w_local, solved)  # l. 8-9
         if self.over == "all":
             uploads = Uploads.of_all(work, w_local, w_global)
         else:
             uploads = Uploads.of_cohort(work, solved, w_global)
-        changed = ChangedRows(jnp.asarray(work.cohort), w_k)
-        result, memory = uploads.aggregate(
-            self._aggregate, w_global, state.memory, changed
-        )  # l. 10
+        changed = ChangedRows(jnp.asarray(work.cohort), before)
+        # l. 10: w̃ ← 𝒜(W)
+        result, memory = uploads.aggregate(self.aggregator, w_global, state.memory, changed)
         return State(result.w, w_local, memory), Outcome(result, solved, diverged, uploads.dropped)
-
-    @property
-    def _aggregate(self) -> AbstractAggregator:
-        return self.aggregate or Moreau(self.local.psi)
 
     @override
     def is_stateless(self) -> bool:
-        """Whether λ = 1 and v_k = 0, as in the rows of Table 1 without a "+": parties only use w̃."""
-        known = is_concrete(self.local.lam) and self.over == "active"
-        return known and bool(self.local.lam == 1) and isinstance(self.local.psi, Anchor)
+        """Return True if λ = 1 and v_k = 0, as in the rows of Table 1 without "+"."""
+        if self.over != "active" or not is_concrete(self.local.lam):
+            return False
+        return bool(self.local.lam == 1) and isinstance(self.local.psi, Anchor)
 
     @override
     def models(self, state: State, parties: Array | None = None) -> Matrix:
-        """Return the personal w_k; for λ = 1, where every party restarts from w̃, w̃ (Deviation D7)."""
+        """Return the personal models w_k, or w̃ if λ = 1, as each party then restarts from w̃ (D7)."""
         w_local = state.w_local if parties is None else state.w_local[parties]
         if is_concrete(self.local.lam) and self.local.lam != 1:
-            return w_local  # As it is: W may be large.
+            return w_local  # Not a copy, because W may be large.
         return jnp.where(self.local.lam == 1, state.w_global, w_local)
 
     @override

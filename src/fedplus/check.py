@@ -1,6 +1,10 @@
-"""Bad input, said in one line: what it is, what is allowed, what was got, what to do."""
+"""Checks of settings and inputs, with one-line error messages.
+
+A message names the setting, what is allowed, what was got, and what to do.
+"""
 
 import difflib
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -12,65 +16,107 @@ from fedplus._types import Array
 T = TypeVar("T")
 
 
-LONGEST = 400
-"""Characters of a value that a message shows."""
+MAX_SHOWN = 400
+"""The largest number of characters of a value that a message shows."""
 
 
 class SettingError(ValueError):
-    """A setting or an input that cannot be used, and what to do about it."""
+    """A setting or an input that cannot be used."""
 
 
 def require(ok: bool, name: str, got: object, allowed: str, advice: str = "") -> None:
-    """Raise ``SettingError`` unless ``ok``.
+    """Raise a ``SettingError`` unless ``ok``.
+
+    Args:
+        ok: The condition.
+        name: The name of the setting or input.
+        got: Its value.
+        allowed: The values that are allowed, as a phrase after "must be".
+        advice: Whole sentences that follow the message.
 
     >>> require(2 <= 1, "LocalSolve.lam", 2, "in [0, 1]", "Fed+ takes 0, FedAvg 1.")
     Traceback (most recent call last):
     fedplus.check.SettingError: LocalSolve.lam must be in [0, 1], got 2. Fed+ takes 0, FedAvg 1.
     """
     if not ok:
-        shown = " ".join(str(got).split())  # One line, whatever NumPy makes of an array.
-        shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
+        shown = " ".join(str(got).split())  # NumPy prints an array on several lines.
+        shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
         raise SettingError(f"{name} must be {allowed}, got {shown}. {advice}".rstrip())
 
 
-def lookup(name: str, among: Mapping[str, T], what: str) -> T:
-    """What has that name; a wrong one gets a suggestion."""
+def lookup(name: str, among: Mapping[str, T], kind: str) -> T:
+    """Return ``among[name]``; the error message for an unknown name suggests a similar one.
+
+    Args:
+        name: A name, as a user typed it.
+        among: The known names and what they stand for.
+        kind: What the names are names of, e.g. "method".
+
+    >>> lookup("appel", {"apple": 1, "pear": 2}, "fruit")
+    Traceback (most recent call last):
+    fedplus.check.SettingError: fruit must be one that fedplus knows, got 'appel'. Did you mean apple?
+    """
     if name in among:
         return among[name]
-    hint = suggestion(str(name), among) or f"Known: {', '.join(among)}."
-    raise SettingError(f"{what} must be one that fedplus knows, got {name!r}. {hint}")
+    hint = suggest(str(name), among) or f"Known: {', '.join(among)}."
+    raise SettingError(f"{kind} must be one that fedplus knows, got {name!r}. {hint}")
 
 
-def suggestion(name: str, among: Iterable[str]) -> str:
-    """A suggestion for a name that is not there; nothing where none is near."""
-    near = difflib.get_close_matches(name, list(among), n=1)
-    return f"Did you mean {near[0]}?" if near else ""
+def suggest(name: str, among: Iterable[str]) -> str:
+    """Return a sentence that suggests a similar name, or "" if no name is similar.
+
+    Names are compared without case, spaces, ``-`` and ``_``, and with "plus" read as "+". The name
+    itself is never suggested.
+    """
+    by_form = {_normal_form(other): other for other in among if other != name}
+    form = _normal_form(name)
+    similar = [form] if form in by_form else difflib.get_close_matches(form, by_form, n=1)
+    return f"Did you mean {by_form[similar[0]]}?" if similar else ""
+
+
+def _normal_form(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name.lower()).replace("plus", "+")
 
 
 def require_integer(name: str, value: Any, least: int = 1, kinds: Any = (int, np.integer)) -> None:
-    """Require a whole number of these kinds."""
+    """Require an integer ``value`` ≥ ``least`` whose type is one of ``kinds``."""
     ok = isinstance(value, kinds) and not isinstance(value, bool) and value >= least
     require(bool(ok), name, repr(value), f"a whole number ≥ {least}")
 
 
 NEVER_TRACED = frozenset({type(None), bool, int, float, str, np.ndarray})
+"""Types whose values JAX never traces."""
 
 
 def is_concrete(*values: object) -> bool:
-    """Whether all values are known now, rather than traced by ``jit``, ``vmap`` or ``grad``."""
-    jax = sys.modules.get("jax")  # Without it nothing can be traced.
-    unsure = [value for value in values if type(value) not in NEVER_TRACED]
-    if jax is None or not unsure:
+    """Return False if ``jit``, ``vmap`` or ``grad`` traces any of the values, which may be pytrees."""
+    jax = sys.modules.get("jax")  # If it is not imported, nothing is traced.
+    candidates = [value for value in values if type(value) not in NEVER_TRACED]
+    if jax is None or not candidates:
         return True
     tracer = jax.core.Tracer
-    return not any(isinstance(leaf, tracer) for leaf in jax.tree.leaves(unsure))
+    return not any(isinstance(leaf, tracer) for leaf in jax.tree.leaves(candidates))
 
 
 def require_number(
-    value: Any, name: str, *, above: float | None = None, least: float | None = None,
-    most: float | None = None, advice: str = "",
-) -> None:  # fmt: skip
-    """Require a finite real number within bounds; a traced one passes (it cannot be looked at)."""
+    value: Any,
+    name: str,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+    advice: str = "",
+) -> None:
+    """Require a finite real number, or an array of them, within bounds. A traced value always passes.
+
+    Args:
+        value: The value.
+        name: The name of the setting.
+        above: A bound that the value must exceed.
+        least: The smallest value allowed.
+        most: The largest value allowed.
+        advice: Whole sentences that follow the message.
+    """
     if not is_concrete(value):
         return
     bounds = [f"> {above:g}"] if above is not None else []
@@ -92,12 +138,12 @@ def require_number(
 
 
 def require_models(w_local: Array, name: str = "w_local") -> None:
-    """Require a non-empty matrix of models, a row a party."""
+    """Require a non-empty matrix of models, one row per party."""
     require(
         w_local.ndim == 2 and w_local.shape[0] > 0 and w_local.shape[1] > 0,
         name,
         f"shape {w_local.shape}",
-        "a non-empty (N, d) matrix, one raveled model a row",
+        "a non-empty (N, d) matrix, one raveled model per row",
         "Stack the parties' models, e.g. np.stack([ravel(p) for p in models]).",
     )
 
@@ -108,14 +154,14 @@ def require_shape(array: Array, name: str, shape: tuple[int, ...], advice: str =
 
 
 def require_distinct(indices: np.ndarray, name: str, count: int) -> None:
-    """Require indices of so many things, each at most once."""
-    all_of_them = indices.tolist()
-    ok = len(set(all_of_them)) == len(all_of_them) and all(0 <= i < count for i in all_of_them)
+    """Require distinct indices, each from 0 to ``count`` − 1."""
+    values = indices.tolist()
+    ok = len(set(values)) == len(values) and all(0 <= i < count for i in values)
     require(ok, name, indices, f"distinct, from 0 to {count - 1}")
 
 
 def require_finite(w_local: np.ndarray, name: str = "w_local") -> None:
-    """Require finite entries, and name the first parties that break it."""
+    """Require finite entries; the message names the first rows with NaN or Inf."""
     finite = np.isfinite(w_local)
     if not finite.all():
         rows = np.flatnonzero(~finite.all(axis=-1))

@@ -1,6 +1,6 @@
-"""JAX's side of a party: any Optax optimizer, followed by the pull of Fed+.
+"""JAX adapter for parties: any Optax optimizer, followed by the pull of Fed+.
 
-A model is any pytree: nested dicts, an Equinox module, Flax's parameters. Its floating-point arrays are
+A model is any pytree: nested dicts, an Equinox module or Flax parameters. Its floating-point arrays are
 federated; everything else in it stays with the party.
 
 .. code-block:: python
@@ -35,7 +35,7 @@ from fedplus.models.ravel import named_arrays
 
 
 class PullState(NamedTuple):
-    """The optimizer's own state, and what this round's steps are pulled to."""
+    """The state of the wrapped optimizer, with κ and the anchor of this round."""
 
     inner: Any
     kappa: jax.Array
@@ -43,52 +43,63 @@ class PullState(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """An optimizer whose every step is followed by w ← κ·w + (1 − κ)·(w̃ + v_k) (Alg. 1, l. 13).
+    """An Optax optimizer whose every step is followed by the pull of Fed+ (Alg. 1, l. 13).
 
-    κ and the anchor are part of the state, so that a compiled step serves every round.
+    w ← κ·w + (1 − κ)·(w̃ + v_k)
+
+    κ and the anchor w̃ + v_k are part of the state, so that a step is compiled once for all rounds.
 
     Args:
-        optimizer: Optax's. Its learning rate should be the method's η, which sets κ. Its state
-            begins afresh where you call ``init``, in each round: a schedule would restart there.
+        optimizer: An Optax optimizer. Its learning rate should be the method's η, which determines κ.
+            ``init`` resets its state in each round, so a schedule restarts there.
     """
 
     optimizer: optax.GradientTransformation
 
     def init(self, params: Any, party: PullTarget) -> PullState:
-        """At the beginning of a round."""
+        """Return the state for the first step of a round.
+
+        Args:
+            params: The model's floating-point arrays.
+            party: The party, which provides κ and the anchor.
+        """
         anchor = put_arrays(params, party.anchor)
         return PullState(self.optimizer.init(params), jnp.asarray(party.kappa), anchor)
 
     def update(self, grads: Any, state: PullState, params: Any) -> tuple[Any, PullState]:
-        """What to add to the parameters (``optax.apply_updates``), and the next state."""
+        """Return the updates for ``optax.apply_updates``, and the next state."""
         updates, inner = self.optimizer.update(grads, state.inner, params)
         kappa = state.kappa
 
-        def pulled(update: jax.Array, w: jax.Array, anchor: jax.Array) -> jax.Array:
+        def pull(update: jax.Array, w: jax.Array, anchor: jax.Array) -> jax.Array:
             return (kappa * update + (1 - kappa) * (anchor - w)).astype(update.dtype)
 
-        return jax.tree.map(pulled, updates, params, state.anchor), state._replace(inner=inner)
+        return jax.tree.map(pull, updates, params, state.anchor), state._replace(inner=inner)
 
 
 def arrays(model: Any) -> dict[str, Host]:
-    """The floating-point arrays by name, as float32."""
-    found = {name: leaf for name, leaf in named_arrays(model).items() if _federated(leaf)}
-    return {name: np.array(leaf, np.float32) for name, leaf in found.items()}
+    """Return the floating-point arrays by name, as float32."""
+    leaves = named_arrays(model).items()
+    return {name: np.array(leaf, np.float32) for name, leaf in leaves if _is_federated(leaf)}
 
 
 def put_arrays(model: Any, arrays: Mapping[str, Host]) -> Any:
-    """The model with these arrays in the place of its own."""
+    """Return the model with these arrays in place of its own.
+
+    Raises:
+        SettingError: The arrays have other names or shapes than the model's.
+    """
     leaves = named_arrays(model)
-    shapes = {name: leaf.shape for name, leaf in leaves.items() if _federated(leaf)}
+    shapes = {name: leaf.shape for name, leaf in leaves.items() if _is_federated(leaf)}
     require_same_shapes(arrays, shapes, "parameters")
-    put = [
+    new_leaves = [
         jnp.asarray(arrays[name], leaf.dtype) if name in shapes else leaf
         for name, leaf in leaves.items()
     ]
-    return jax.tree.unflatten(jax.tree.structure(model), put)
+    return jax.tree.unflatten(jax.tree.structure(model), new_leaves)
 
 
-def _federated(leaf: Any) -> bool:
+def _is_federated(leaf: Any) -> bool:
     return isinstance(leaf, (jax.Array, np.ndarray)) and bool(
         jnp.issubdtype(leaf.dtype, jnp.floating)
     )

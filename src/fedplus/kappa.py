@@ -8,22 +8,22 @@ import numpy as np
 
 from fedplus.check import is_concrete
 
-RECOMMENDED = (0.9, 0.999)
+RECOMMENDED_RANGE = (0.9, 0.999)
 
 
 class KappaWarning(UserWarning):
-    """κ = 1/(1 + ησ) lies outside the range that the paper recommends."""
+    """The warning that κ = 1/(1 + ησ) lies outside the range that the paper recommends."""
 
 
 def warn_of_unusual_kappa(eta: Any, sigma: Any) -> None:
-    """Warn if κ lies outside the recommended range; σ = 0 means no pull and never warns.
+    """Warn if κ = 1/(1 + ησ) lies outside the recommended range, unless σ = 0.
 
     Traced numbers and arrays of several settings are not checked.
     """
     if not is_concrete(eta, sigma) or np.ndim(eta) or np.ndim(sigma) or sigma == 0:
         return
     kappa = float(1 / (1 + eta * sigma))
-    least, most = RECOMMENDED
+    least, most = RECOMMENDED_RANGE
     if not least <= kappa <= most:
         warnings.warn(
             f"κ = 1/(1 + ησ) = {kappa:.6g} lies outside [{least}, {most}], the range that the Fed+ "
@@ -35,7 +35,7 @@ def warn_of_unusual_kappa(eta: Any, sigma: Any) -> None:
 
 
 def _levels_to_caller() -> int:
-    """Return how far up the stack the user's own code is, so that the warning points there."""
+    """Return the ``stacklevel`` of the first caller outside fedplus, where the warning points."""
     level, frame = 0, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("fedplus."):
         level, frame = level + 1, frame.f_back

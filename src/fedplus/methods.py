@@ -1,6 +1,7 @@
-"""Every method by the name people say, with what a user needs to choose one."""
+"""All methods by the names that people use, with what a user needs to choose one."""
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,36 +11,50 @@ from fedplus.check import lookup, require
 
 
 class Method(NamedTuple):
-    """A method and what it asks of a party."""
+    """A method and its costs for a party."""
 
     name: str
     make: Callable[..., AbstractAlgorithm[Any]]
+    """The preset or the class of the baseline."""
     summary: str
     judged: str
-    """Which model a party uses: "own", "global" or "adapted" (the global one after a step)."""
+    """The model that a party uses: "own", "global" or "adapted" (the global one after a step)."""
     keeps: str
-    """What stays on the party between rounds, in models."""
+    """The number of models that a party stores between rounds."""
     sends: str
-    """What a party sends up in a round, in models."""
+    """The number of models that a party sends per round."""
     gradients: str
-    """A round's gradients of a party, with E steps."""
+    """The number of gradients that a party computes per round of E steps."""
     source: str
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Names and defaults; ``inspect.Parameter.empty`` for what must be given."""
-        given = inspect.signature(self.make).parameters
-        return {name: p.default for name, p in given.items()}
+        """The default of each setting; ``inspect.Parameter.empty`` if it is required."""
+        parameters = inspect.signature(self.make).parameters
+        return {name: parameter.default for name, parameter in parameters.items()}
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """The meaning of each setting, from the docstring of the preset or baseline.
+
+        >>> lookup_method("fedavg").meanings["eta"]
+        'Learning rate η > 0.'
+        """
+        return parse_args_section(inspect.getdoc(self.make) or "")
 
     def __call__(self, **settings: Any) -> AbstractAlgorithm[Any]:
-        """The method with these settings; a wrong one is refused with those there are."""
-        there = self.settings
+        """Make the method with these settings.
+
+        Raises:
+            SettingError: A setting does not exist, or a required one is missing.
+        """
+        defaults = self.settings
         for name in settings:
-            allowed = f"one of: {', '.join(there)}"
-            require(name in there, f"setting of {self.name}", name, allowed)
+            allowed = f"one of: {', '.join(defaults)}"
+            require(name in defaults, f"setting of {self.name}", name, allowed)
         missing = [
             name
-            for name, default in there.items()
+            for name, default in defaults.items()
             if default is inspect.Parameter.empty and name not in settings
         ]
         require(
@@ -49,10 +64,23 @@ class Method(NamedTuple):
         return self.make(**settings)
 
 
+def parse_args_section(docstring: str) -> dict[str, str]:
+    r"""Return the entries of the section "Args:" of a Google-style docstring.
+
+    >>> parse_args_section("Args:\n    a: The first,\n        long.\n    b: The second.")
+    {'a': 'The first, long.', 'b': 'The second.'}
+    """
+    section = re.search(r"^Args:\n((?:[ ]+.*\n|\n)*)", docstring + "\n", re.MULTILINE)
+    entries = re.split(r"^ {4}(\w+): ", section[1], flags=re.MULTILINE)[1:] if section else []
+    return {
+        name: " ".join(text.split()) for name, text in zip(entries[::2], entries[1::2], strict=True)
+    }
+
+
 FED_PLUS = "Kundu, Yu, Wynter and Lim, Robustness and Personalization in Federated Learning"
 METHODS: dict[str, Method] = {
-    lookup_method.name: lookup_method
-    for lookup_method in (
+    method.name: method
+    for method in (
         Method(
             "local", presets.local_sgd, "every party on its own", "own", "1", "0", "E",
             f"{FED_PLUS}, Table 1",
@@ -142,9 +170,12 @@ METHODS: dict[str, Method] = {
 
 
 def lookup_method(name: str) -> Method:
-    """The method of that name; a wrong one gets a suggestion.
+    """Return the method of this name.
 
-    >>> method("ditto")(eta=0.1, lam=0.5)
+    Raises:
+        SettingError: No method has this name; the message suggests one.
+
+    >>> lookup_method("ditto")(eta=0.1, lam=0.5)
     Ditto(eta=0.1, lam=0.5, aggregate=None)
     """
     return lookup(name, METHODS, "method")

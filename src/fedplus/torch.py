@@ -1,7 +1,7 @@
-"""PyTorch's side of a party: any ``torch.optim`` optimizer, followed by the pull of Fed+.
+"""PyTorch adapter for parties: any ``torch.optim`` optimizer, followed by the pull of Fed+.
 
-Parameters are federated; buffers, such as the statistics of BatchNorm, stay with the party: they
-describe its own data. ``buffers`` and ``put_buffers`` keep them over restarts:
+Parameters are federated. Buffers, such as the statistics of BatchNorm, stay with the party, because
+they describe its own data; ``buffers`` and ``put_buffers`` save and restore them:
 
 .. code-block:: python
 
@@ -27,72 +27,86 @@ from fedplus._types import Host
 
 
 class Pull:
-    """An optimizer whose every step is followed by w ← κ·w + (1 − κ)·(w̃ + v_k) (Alg. 1, l. 13).
+    """A PyTorch optimizer whose every step is followed by the pull of Fed+ (Alg. 1, l. 13).
+
+    w ← κ·w + (1 − κ)·(w̃ + v_k)
 
     Args:
-        optimizer: Over the model's parameters. Its learning rate should be the method's η, which
-            sets κ.
+        optimizer: An optimizer of the model's parameters. Its learning rate should be the method's η,
+            which determines κ.
         model: The module.
-        party: Where κ and the anchor come from.
+        party: The party, which provides κ and the anchor w̃ + v_k.
 
-    What wants the optimizer itself, such as a learning-rate scheduler, takes ``.optimizer``.
+    Attributes:
+        optimizer: The wrapped optimizer, for example for a learning-rate scheduler.
+
+    Raises:
+        SettingError: The model's parameters have other names or shapes than the party's model.
     """
 
     def __init__(
         self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, party: PullTarget
     ) -> None:
         anchor = party.anchor
-        named = dict(model.named_parameters())
-        require_same_shapes(anchor, {name: p.shape for name, p in named.items()}, "parameters")
+        parameters = dict(model.named_parameters())
+        shapes = {name: parameter.shape for name, parameter in parameters.items()}
+        require_same_shapes(anchor, shapes, "parameters")
         self.optimizer = optimizer
-        self._share = 1 - party.kappa
+        self._anchor_weight = 1 - party.kappa
         self._pairs = [
             (parameter, torch.as_tensor(anchor[name]).to(parameter))
-            for name, parameter in named.items()
+            for name, parameter in parameters.items()
         ]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """As the optimizer's."""
+        """Reset the gradients, as the optimizer does."""
         self.optimizer.zero_grad(set_to_none)
 
     def step(self, closure: Any = None) -> Any:
-        """The optimizer's step, then the pull."""
+        """Do a step of the optimizer, then the pull; return the loss of the closure, if any."""
         loss = self.optimizer.step() if closure is None else self.optimizer.step(closure)
         with torch.no_grad():
             for parameter, anchor in self._pairs:
-                parameter.lerp_(anchor, self._share)
+                parameter.lerp_(anchor, self._anchor_weight)
         return loss
 
 
 def arrays(model: torch.nn.Module) -> dict[str, Host]:
-    """The parameters by name, as float32."""
-    return {n: _host(p) for n, p in model.named_parameters()}
+    """Return the parameters by name, as float32."""
+    return {name: _to_numpy(parameter) for name, parameter in model.named_parameters()}
 
 
 def put_arrays(model: torch.nn.Module, arrays: Mapping[str, Host]) -> None:
-    """Set the parameters."""
-    _put(dict(model.named_parameters()), arrays, "parameters")
+    """Set the parameters.
+
+    Raises:
+        SettingError: The arrays have other names or shapes.
+    """
+    _copy_into(dict(model.named_parameters()), arrays, "parameters")
 
 
 def buffers(model: torch.nn.Module) -> dict[str, Host]:
-    """The buffers by name."""
-    return {n: _host(b) for n, b in model.named_buffers()}
+    """Return the buffers by name."""
+    return {name: _to_numpy(buffer) for name, buffer in model.named_buffers()}
 
 
 def put_buffers(model: torch.nn.Module, arrays: Mapping[str, Host]) -> None:
-    """Set the buffers; none at all, as of a party that is new, leaves them as they are."""
+    """Set the buffers; without any arrays, as for a new party, they stay as they are.
+
+    Raises:
+        SettingError: The arrays have other names or shapes.
+    """
     if arrays:
-        _put(dict(model.named_buffers()), arrays, "buffers")
+        _copy_into(dict(model.named_buffers()), arrays, "buffers")
 
 
-def _host(tensor: torch.Tensor) -> Host:
-    there = tensor.detach().cpu()
-    whole = there.float() if there.is_floating_point() else there
-    return np.array(whole.numpy())
+def _to_numpy(tensor: torch.Tensor) -> Host:
+    on_cpu = tensor.detach().cpu()
+    return np.array((on_cpu.float() if on_cpu.is_floating_point() else on_cpu).numpy())
 
 
-def _put(tensors: Mapping[str, torch.Tensor], arrays: Mapping[str, Host], what: str) -> None:
-    require_same_shapes(arrays, {name: tensor.shape for name, tensor in tensors.items()}, what)
+def _copy_into(tensors: Mapping[str, torch.Tensor], arrays: Mapping[str, Host], kind: str) -> None:
+    require_same_shapes(arrays, {name: tensor.shape for name, tensor in tensors.items()}, kind)
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(torch.as_tensor(np.asarray(arrays[name])))

@@ -13,7 +13,7 @@ class Uploads(NamedTuple):
     """The models that the server aggregates, one row per party."""
 
     models: Matrix
-    """A finite row for each party, also for one whose model is missing."""
+    """One finite row per party, also for a party whose model is missing."""
     weights: Vector | None = None
     """The parties' weights, 0 for a model that is missing or not finite. None: all are equal."""
 
@@ -43,7 +43,7 @@ class Uploads(NamedTuple):
 
     @property
     def dropped(self) -> Array:
-        """How many models do not count."""
+        """The number of models that do not count."""
         return jnp.array(0) if self.weights is None else jnp.sum(self.weights == 0)
 
     def aggregate(
@@ -53,12 +53,22 @@ class Uploads(NamedTuple):
         memory: Any = (),
         changed: Any = None,
     ) -> tuple[Aggregate, Any]:
-        """Return the aggregate and the aggregator's memory; w̃ stays as it was if nothing arrived."""
+        """Aggregate the models.
+
+        Args:
+            aggregator: The aggregation rule.
+            w_global: (d,), the previous w̃; it stays the same if no model arrived.
+            memory: The aggregator's memory from the previous round.
+            changed: The rows that have changed since then.
+
+        Returns:
+            The aggregate, and the aggregator's memory for the next round.
+        """
         models, weights = self
         if weights is None:
             return aggregator.update(models, None, w_global, memory, changed)
         any_arrived = weights.any()
-        # The heaviest model stands in for those that do not count, so that no aggregator need ask.
+        # The heaviest model replaces those that do not count, so that aggregators need not check.
         models = jnp.where(weights[:, None] > 0, models, models[jnp.argmax(weights)])
         weights = jnp.where(any_arrived, weights, 1)
         result, memory = aggregator.update(models, weights, w_global, memory, changed)

@@ -33,19 +33,19 @@ class Work(NamedTuple):
     """S^t: the indices of the K active parties, each at most once."""
     batches: Batch
     """Minibatches of each active party: a pytree of arrays (K, E, ...) with E ≥ every E_k, or a
-    ``jax.tree_util.Partial`` over arrays (K, ...) that makes a party's batch from the step's number."""
+    ``jax.tree_util.Partial`` over arrays (K, ...) that returns a party's batch for a step's number."""
     steps: Array | int
-    """(K,): E_k, the steps that each active party really does; or one number, known beforehand."""
+    """(K,): E_k, the number of steps of each active party; or one Python number for all of them."""
     weights: Vector | None = None
-    """(N,), the parties' weights in the aggregate; 0 leaves one out. None: all equal."""
+    """(N,): the parties' weights in the aggregate; 0 excludes a party. None: all are equal."""
     present: Array | None = None
-    """(K,), whose replies arrive. An absent party keeps the model it had and does not count among the
-    active ones. None: all."""
+    """(K,): True for parties whose replies arrive. An absent party keeps its previous model and does
+    not count as active. None: all arrive."""
     transmit: Callable[[Matrix, Array], Matrix] | None = None
-    """For faults: what the server gets of the models (rows) that these parties (indices) have. None:
-    what they have."""
+    """For faults: maps the models (rows) of these parties (indices) to the models that the server
+    receives. None: the server receives the models unchanged."""
     key: Array | None = None
-    """Random numbers of this round, for methods that toss coins; without them such methods raise."""
+    """The random key of this round. Methods that draw random numbers raise an error without it."""
     held: Batch | None = None
     """A minibatch (K, B, ...) of validation samples of each active party, for methods that compare
     models on them."""
@@ -68,19 +68,26 @@ class Work(NamedTuple):
         """Return ``function(*args_k, batches_k, steps_k)`` of each active party k, stacked.
 
         Args:
-            each: How the function is run over the cohort.
-            function: What one party does.
-            args: Arrays with a row for each active party.
+            each: Maps the function over the cohort, in parallel or sequentially.
+            function: The computation of one party.
+            args: Arrays with one row per active party.
         """
         return run_each(each, function, *args, self.batches, self.steps)
 
     def _is_everyone(self, parties: int) -> bool:
-        """Whether the cohort is known now (a NumPy array) and consists of all parties in order."""
-        known: Any = self.cohort
-        return isinstance(known, np.ndarray) and np.array_equal(known, np.arange(parties))
+        """Return whether the cohort is known when tracing and consists of all parties in order."""
+        cohort: Any = self.cohort
+        return isinstance(cohort, np.ndarray) and np.array_equal(cohort, np.arange(parties))
 
     def checked(self, parties: int) -> "Work":
-        """Return the same work as arrays, or raise a ``SettingError`` that says what does not fit."""
+        """Return the same work with arrays as fields, after checks.
+
+        Args:
+            parties: N.
+
+        Raises:
+            SettingError: A field is invalid or does not fit the others.
+        """
         work = self._replace(
             cohort=self.cohort if isinstance(self.cohort, np.ndarray) else jnp.asarray(self.cohort),
             batches=jax.tree.map(jnp.asarray, self.batches),
@@ -90,44 +97,48 @@ class Work(NamedTuple):
         )
         _require_cohort(work.cohort, parties)
         (k,) = work.cohort.shape
-        most = _require_batches(work.batches, k)
+        max_steps = _require_batches(work.batches, k)
         if not isinstance(work.steps, int):
             require_shape(work.steps, "work.steps", (k,), "Give E_k for each active party.")
         if is_concrete(work.steps):
-            given = np.asarray(work.steps)
-            ok = bool(given.min() >= 0 and (most is None or given.max() <= most))
-            require(ok, "work.steps", given, f"from 0 to {most}, the steps that work.batches holds")
+            steps = np.asarray(work.steps)
+            is_valid = steps.min() >= 0 and (max_steps is None or steps.max() <= max_steps)
+            allowed = f"from 0 to {max_steps}, the steps that work.batches holds"
+            require(bool(is_valid), "work.steps", steps, allowed)
         if work.weights is not None:
             require_shape(
-                work.weights, "work.weights", (parties,), "Give one weight a party, active or not."
+                work.weights,
+                "work.weights",
+                (parties,),
+                "Give one weight per party, active or not.",
             )
         if work.present is not None:
             require_shape(
-                work.present, "work.present", (k,), "Say of each active party if it replies."
+                work.present, "work.present", (k,), "Give True for each active party that replies."
             )
         return work
 
 
 def run_each(each: Each, function: Callable[..., Any], *args: Any) -> Any:
-    """``each(function)(*args)``, where a plain number among ``args`` is the same for every party."""
+    """Return ``each(function)(*args)``; a Python number in ``args`` is the same for all parties."""
 
-    def of_arrays(*arrays: Any) -> Any:
-        given = iter(arrays)
-        return function(*(arg if isinstance(arg, int) else next(given) for arg in args))
+    def with_numbers(*arrays: Any) -> Any:
+        remaining = iter(arrays)
+        return function(*(arg if isinstance(arg, int) else next(remaining) for arg in args))
 
-    return each(of_arrays)(*(arg for arg in args if not isinstance(arg, int)))
+    return each(with_numbers)(*(arg for arg in args if not isinstance(arg, int)))
 
 
 def finite_or(new: T, old: T) -> tuple[T, Array]:
-    """Return ``new`` if all of it is finite, else ``old``; and whether it was not finite."""
+    """Return ``new`` if all of it is finite, else ``old``; and whether ``new`` was not finite."""
     finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(new)))
-    kept: T = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
-    return kept, ~finite
+    chosen: T = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
+    return chosen, ~finite
 
 
 def map_sequentially(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Like ``jax.vmap``, one party after the other: each does only its own E_k steps."""
-    return lambda *args: jax.lax.map(lambda one: function(*one), args)
+    """Return a sequential ``jax.vmap``: one party after the other, each with its own E_k steps only."""
+    return lambda *args: jax.lax.map(lambda party_args: function(*party_args), args)
 
 
 def _require_cohort(cohort: Array, parties: int) -> None:
@@ -144,15 +155,17 @@ def _require_cohort(cohort: Array, parties: int) -> None:
 
 
 def _require_batches(batches: Batch, k: int) -> int | None:
-    """Return the number of steps that there are batches for, or None if a Partial makes them."""
+    """Return the number of steps that the batches suffice for, or None if a Partial returns them."""
     shapes = [leaf.shape for leaf in jax.tree.leaves(batches)]
     if isinstance(batches, Partial):
-        ok = all(len(s) >= 1 and s[0] == k for s in shapes)
-        require(ok, "work.batches", f"shapes {shapes}", f"a Partial over arrays ({k}, ...)")
+        is_valid = all(len(s) >= 1 and s[0] == k for s in shapes)
+        require(is_valid, "work.batches", f"shapes {shapes}", f"a Partial over arrays ({k}, ...)")
         return None
-    ok = bool(shapes) and all(len(s) >= 2 and s[0] == k and s[1] == shapes[0][1] for s in shapes)
+    is_valid = bool(shapes) and all(
+        len(s) >= 2 and s[0] == k and s[1] == shapes[0][1] for s in shapes
+    )
     require(
-        ok, "work.batches", f"shapes {shapes}", f"arrays ({k}, E, ...), all with the same E",
+        is_valid, "work.batches", f"shapes {shapes}", f"arrays ({k}, E, ...), all with the same E",
         "First axis: active parties; second: steps.",
     )  # fmt: skip
     return int(shapes[0][1])
@@ -167,7 +180,7 @@ def require_state(w_global: Vector, w_local: Matrix) -> int:
 
 
 def first_model(w_global: Any, parties: int) -> Vector:
-    """Return the model that training begins with as an array, after checks."""
+    """Return the initial global model as an array (d,), after checks."""
     first: Vector = jnp.asarray(w_global)
     require(first.ndim == 1, "w_global", f"shape {first.shape}", "a raveled model, (d,)")
     require(parties >= 1, "parties", parties, "at least 1")

@@ -1,4 +1,4 @@
-"""Trimmed mean, Krum, centred and norm clipping: against their definitions, and against faults."""
+"""Trimmed mean, Krum, centred clipping and norm clipping: their definitions and their robustness."""
 
 import dataclasses
 
@@ -28,14 +28,14 @@ def models(n=11, d=6, seed=0):
 
 
 @given(seed=st.integers(0, 1000), n=st.integers(1, 40), cut=st.floats(0, 0.48))
-def test_trimmed_mean_is_scipys_where_whole_parties_are_trimmed(seed, n, cut):
+def test_the_trimmed_mean_equals_scipys_if_whole_parties_are_trimmed(seed, n, cut):
     each = int(cut * n)
     w = models(n, 3, seed)
     expected = stats.trim_mean(w, each / n + 1e-12, axis=0)
     assert np.allclose(TrimmedMean(each / n)(w).w, expected)
 
 
-def test_trimmed_mean_with_weights_is_that_of_repeated_parties():
+def test_the_trimmed_mean_with_weights_equals_that_of_repeated_parties():
     w, weights = models(), np.array([1, 2, 1, 0, 1, 3, 1, 1, 1, 2, 1])
     for trim in (0.0, 0.1, 0.3):
         expected = TrimmedMean(trim)(np.repeat(w, weights, axis=0)).w
@@ -44,21 +44,21 @@ def test_trimmed_mean_with_weights_is_that_of_repeated_parties():
 
 
 @given(seed=st.integers(0, 1000), more=st.integers(4, 12), faulty=st.integers(0, 4))
-def test_krum_by_its_definition(seed, more, faulty):
+def test_krum_fulfils_its_definition(seed, more, faulty):
     n = 2 * faulty + more  # With n ≥ 2f + 4 no two models can be each other's only neighbour.
     w = models(n, 4, seed)
     near = max(n - faulty - 2, 1)
     scores = []
     for i in range(n):
-        apart = sorted(np.sum((w[i] - w[j]) ** 2) for j in range(n) if j != i)
-        scores.append(sum(apart[:near]))
+        squares = sorted(np.sum((w[i] - w[j]) ** 2) for j in range(n) if j != i)
+        scores.append(sum(squares[:near]))
     order = np.argsort(scores)
     assert np.allclose(Krum(faulty)(w).w, w[order[0]])
     assert np.allclose(Krum(faulty, keep=3)(w).w, w[order[:3]].mean(0))
 
 
 @given(seed=st.integers(0, 1000), tau=st.floats(0.1, 10), times=st.integers(1, 5))
-def test_clipping_by_its_definition(seed, tau, times):
+def test_clipping_fulfils_its_definition(seed, tau, times):
     w, v = models(9, 4, seed), np.random.default_rng(seed + 1).normal(size=4)
     first = v
     for i in range(times):
@@ -83,8 +83,8 @@ def test_two_faulty_parties_of_eleven_do_little_harm(aggregate):
 
 
 @pytest.mark.parametrize("far", [1e6, 1e12, 1e19, 3e19, 1e30])
-def test_however_far_away_a_party_is_it_is_not_let_in(far):
-    """In float32, where squares of 3e19 overflow and shares of a party round."""
+def test_a_faulty_party_has_no_influence_however_far_away_it_is(far):
+    """In float32, squares of 3e19 overflow and shares of a party are rounded."""
     with jax.enable_x64(False):
         for n in (5, 12, 37, 119):
             w = models(n, 3).astype(np.float32)
@@ -93,13 +93,13 @@ def test_however_far_away_a_party_is_it_is_not_let_in(far):
                 attacked[row] = far
                 honest = np.delete(w, row, axis=0)
                 for aggregate in (TrimmedMean(1 / n), Krum(1), Krum(1, keep=2)):
-                    found = np.asarray(aggregate(attacked).w)
-                    assert (found <= honest.max(0) + 1e-5).all()
-                    assert (found >= honest.min(0) - 1e-5).all()
+                    result = np.asarray(aggregate(attacked).w)
+                    assert (result <= honest.max(0) + 1e-5).all()
+                    assert (result >= honest.min(0) - 1e-5).all()
 
 
 @every
-def test_weight_zero_leaves_a_party_out_whatever_it_holds(aggregate):
+def test_a_party_of_weight_zero_is_left_out_whatever_its_entries(aggregate):
     w, weights = models(), np.ones(11)
     weights[4] = 0
     expected = aggregate(np.delete(w, 4, axis=0), start=np.zeros(6)).w
@@ -109,7 +109,7 @@ def test_weight_zero_leaves_a_party_out_whatever_it_holds(aggregate):
 
 
 @every
-def test_order_does_not_matter_and_equal_parties_agree(aggregate):
+def test_the_order_of_parties_does_not_matter_and_equal_parties_agree(aggregate):
     w = models()
     start = np.zeros(6)
     assert np.allclose(aggregate(w[::-1], start=start).w, aggregate(w, start=start).w)
@@ -119,16 +119,16 @@ def test_order_does_not_matter_and_equal_parties_agree(aggregate):
 
 
 @every
-def test_under_jit_and_vmap(aggregate):
+def test_it_works_under_jit_and_vmap(aggregate):
     w = np.stack([models(seed=s) for s in range(3)])
-    found = jax.jit(jax.vmap(lambda one: aggregate(one).w))(w)
-    for one, got in zip(w, found, strict=True):
-        assert np.allclose(aggregate(one).w, got)
+    together = jax.jit(jax.vmap(lambda models: aggregate(models).w))(w)
+    for models_, result in zip(w, together, strict=True):
+        assert np.allclose(aggregate(models_).w, result)
 
 
 @every
-def test_far_from_the_origin_it_is_the_same(aggregate):
-    """In float32, parties around 1000: differences must not drown."""
+def test_a_shift_of_all_models_shifts_the_result(aggregate):
+    """In float32, models around 1000 must not lose their differences to rounding."""
     with jax.enable_x64(False):
         w = models().astype(np.float32)
         near = aggregate(w, start=np.zeros(6, np.float32)).w
@@ -137,8 +137,8 @@ def test_far_from_the_origin_it_is_the_same(aggregate):
 
 
 @every
-def test_fedplus_and_fedavg_take_it(aggregate):
-    """A sixth of the parties flips signs: with the mean nothing is learned, with these it is."""
+def test_fedavg_and_fedplus_learn_with_it_under_attack(aggregate):
+    """A sixth of the parties flips signs."""
     from fedplus.simulation import Fault, faults
     from small_federation import CLASSIFIER, federation
 
@@ -172,6 +172,6 @@ def test_fedplus_and_fedavg_take_it(aggregate):
         (lambda: NormClipping(float("inf")), "NormClipping.tau must be"),
     ],
 )
-def test_bad_settings_are_one_line(make, match):
+def test_bad_settings_of_robust_aggregators_are_reported(make, match):
     with pytest.raises(fp.SettingError, match=match.replace(".", r"\.")):
         make()

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from command import COMMAND, environment, fedplus, refused
+from fedplus import __version__
+from fedplus.cli.app import COMMANDS
+from fedplus.methods import METHODS
 from terminal import seen
 
 SMALL = ["--set", "parties=4", "--set", "steps=1", "--rounds", "2"]
@@ -124,7 +127,7 @@ REFUSED = {
     "misspelt data": (["run", "digits-robst", "-m", "local"], "Did you mean digits-robust?"),
     "misspelt method": (["run", "digits-robust", "-m", "fedavgg"], "Did you mean fedavg?"),
     "misspelt setting": ([*RUN, "--set", "coohrt=3"], "Did you mean cohort?"),
-    "misspelt command": (["comparee", "x"], "Did you mean 'compare'?"),
+    "misspelt command": (["comparee", "x"], "Did you mean compare?"),
     "misspelt in a list": (["compare", "digits-robust", "--methods", "fedavg,dito"], "ditto?"),
     "not key=value": ([*RUN, "--set", "eta"], "key=value"),
     "unknown table": ([*RUN, "--set", "trian.rounds=3"], "one of the tables"),
@@ -222,9 +225,9 @@ def test_colours_only_where_they_are_wanted(study):
     assert "\x1b[" not in out
     program = (
         "import sys; sys.stdout = sys.stderr; from rich.console import Console;"
-        "from pathlib import Path; from fedplus.experiments.run_folder import run_folders;"
-        "from fedplus.report import formats, tables;"
-        f"Console(file=sys.stderr).print(formats.terminal(tables.table_of(run_folders([Path({str(folder)!r})]))))"
+        "from pathlib import Path; from fedplus.experiments.run_folder import find_run_folders;"
+        "from fedplus.report import table_formats, tables;"
+        f"Console(file=sys.stderr).print(table_formats.terminal_table(tables.comparison_table(find_run_folders([Path({str(folder)!r})]))))"
     )
     coloured = seen(program, on_terminal=True)
     assert "\x1b[1m" in coloured
@@ -242,19 +245,43 @@ def test_progress_shows_the_score_on_a_terminal(tmp_path):
 
 
 def test_the_shell_can_complete_names():
-    script = subprocess.run(
-        [*COMMAND, "--show-completion", "bash"], capture_output=True, text=True,
-        env=environment(), check=False,
-    )  # fmt: skip
-    assert "complete" in script.stdout, script.stderr
-    env = environment(
-        _FEDPLUS_COMPLETE="complete_bash", COMP_WORDS="fedplus run digits-", COMP_CWORD="2"
+    """The line of docs/command-line.md defines a function that bash calls with the words so far."""
+    script = Path(sys.executable).with_name("fedplus")
+    line = 'eval "$(_FEDPLUS_COMPLETE=bash_source fedplus)"'
+    assert line in (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+    program = f"""
+        PATH={script.parent}:$PATH; {line}
+        COMP_WORDS=(fedplus run digits-); COMP_CWORD=2
+        _fedplus_completion fedplus; printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(
+        ["bash", "-c", program], capture_output=True, text=True, env=environment(), check=False
     )
-    found = subprocess.run(
-        [str(Path(sys.executable).with_name("fedplus"))], capture_output=True, text=True,
-        env=env, check=False,
-    )  # fmt: skip
-    assert {"digits-robust", "digits-personal"} <= set(found.stdout.split())
+    assert {"digits-robust", "digits-personal"} <= set(done.stdout.split()), done.stderr
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["data", "card"]])
+def test_help_has_no_escapes(command):
+    """Typer once printed ``\\[required]``."""
+    out, _ = fedplus(*command, "--help")
+    assert "\\" not in out
+
+
+def test_the_version_is_that_of_the_package():
+    assert fedplus("--version")[0] == f"fedplus {__version__}\n"
+
+
+def test_methods_describes_every_setting_of_every_method():
+    """``Args`` of the docstring has an entry for each parameter, and the command prints it."""
+    records = json.loads(fedplus("methods", "--json")[0])
+    assert [record["name"] for record in records] == list(METHODS)
+    for record in records:
+        assert set(record["settings"]) == set(METHODS[record["name"]].settings)
+        for setting in record["settings"].values():
+            assert setting["meaning"]
+    out, _ = fedplus("methods", "ditto")
+    for text in ("eta (required in Python; on the command line 0.02", "aggregate (default: None)"):
+        assert text in out
 
 
 def test_the_board_serves_and_ends_on_ctrl_c(study):

@@ -1,4 +1,4 @@
-"""The sets by what their sources publish and what the paper says of them."""
+"""The data sets of ``load`` against their published numbers and the paper."""
 
 import hashlib
 import runpy
@@ -13,47 +13,47 @@ from fedplus.data import SETS, load
 from fedplus.data.card import class_counts
 from fedplus.data.sets import portfolio
 
-EMBEDDED = ["digits-robust", "digits-personal", "synthetic-regression", "synthetic"]
-HERE = [name for name in SETS if name not in ("femnist", "sent140")]
-"""Those whose files, or stand-ins for them, FEDPLUS_DATA has where the tests are usually run."""
+WITHOUT_FILES = ["digits-robust", "digits-personal", "synthetic-regression", "synthetic"]
+TESTED = [name for name in SETS if name not in ("femnist", "sent140")]
+"""Sets whose files are usually in the folder that FEDPLUS_DATA names."""
 STANDARDISED = ("heart-disease", "parkinsons", "school")
-"""By the training samples, which are fewer when some are held out for validation."""
+"""Sets whose inputs depend on the training samples, and so on ``validation_share``."""
 
 
 def digest(federation):
-    """Of sizes, names, labels and inputs, so coarsely that a last bit does not matter."""
-    found = hashlib.sha256(repr(federation.names).encode())
+    """Return a hash of names, sizes, labels and inputs, all rounded to 16 bits."""
+    result = hashlib.sha256(repr(federation.names).encode())
     for split in (federation.train, federation.test):
         for array in (split.size.astype("<i4"), split.y.astype("<f2"), split.x.astype("<f2")):
-            found.update(np.ascontiguousarray(array + array.dtype.type(0)).tobytes())
-    return found.hexdigest()[:16]
+            result.update(np.ascontiguousarray(array + array.dtype.type(0)).tobytes())
+    return result.hexdigest()[:16]
 
 
-def whole(federation, k):
-    """All samples of a party."""
+def all_samples(federation, k):
+    """Return the training and test samples of a party."""
     pairs = [federation.train.party(k), federation.test.party(k)]
     return tuple(np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
 
 
-@pytest.mark.parametrize("name", HERE)
-def test_every_set_comes_whole_and_again_the_same(name, request):
-    if name not in EMBEDDED:
+@pytest.mark.parametrize("name", TESTED)
+def test_a_set_is_complete_and_reproducible(name, request):
+    if name not in WITHOUT_FILES:
         request.getfixturevalue("real_data")
-    one = load(name, seed=3, validation_share=0.3)
+    federation = load(name, seed=3, validation_share=0.3)
     other = load(name, seed=3)
-    assert one.name == name
-    assert len(set(one.names)) == one.parties == len(one.train.size)
-    assert np.array_equal(one.test.y, other.test.y)
+    assert federation.name == name
+    assert len(set(federation.names)) == federation.parties == len(federation.train.size)
+    assert np.array_equal(federation.test.y, other.test.y)
     if name not in STANDARDISED:
-        assert np.array_equal(one.test.x, other.test.x)
-    assert len(one.train.y) + len(one.validation.y) == len(other.train.y)
-    for split in (one.train, one.validation, one.test):
+        assert np.array_equal(federation.test.x, other.test.x)
+    assert len(federation.train.y) + len(federation.validation.y) == len(other.train.y)
+    for split in (federation.train, federation.validation, federation.test):
         assert (split.size >= 1).all()
         assert np.isfinite(split.x).all()
         assert np.isfinite(split.y).all()
-    assert one.info.source
-    assert one.info.licence
-    assert one.info.differences
+    assert federation.info.source
+    assert federation.info.licence
+    assert federation.info.differences
     assert digest(other) == digest(load(name, seed=3))
     if name not in ("portfolio",):
         assert digest(other) != digest(load(name, seed=4))
@@ -77,16 +77,16 @@ GOLDEN = {
 }
 
 
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", TESTED)
 def test_the_same_seed_gives_the_same_federation_on_every_machine(name, request):
-    if name not in EMBEDDED:
+    if name not in WITHOUT_FILES:
         request.getfixturevalue("real_data")
     assert digest(load(name, seed=0)) == GOLDEN[name]
 
 
-@pytest.mark.parametrize("name", HERE)
-def test_its_card_in_the_docs_is_true(name, request):
-    if name not in EMBEDDED:
+@pytest.mark.parametrize("name", TESTED)
+def test_the_card_in_the_docs_is_up_to_date(name, request):
+    if name not in WITHOUT_FILES:
         request.getfixturevalue("real_data")
     docs = Path(__file__).parents[2] / "docs"
     card = runpy.run_path(str(docs / "cards.py"))["card"]
@@ -95,30 +95,30 @@ def test_its_card_in_the_docs_is_true(name, request):
 
 
 @pytest.mark.parametrize("name", ["digits-robust", "digits-personal"])
-def test_digits_are_all_there_once_and_the_last_parties_hold_negatives(name):
+def test_each_digit_is_used_once_and_the_last_parties_have_negatives(name):
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
-    made = load(name, parties=20, seed=5)
-    held = class_counts(made)
+    federation = load(name, parties=20, seed=5)
+    held = class_counts(federation)
     assert np.ptp(held.sum(1)) <= 1
     assert np.array_equal(held.sum(0), np.bincount(labels))
-    assert made.info.outliers == ("18", "19")
+    assert federation.info.outliers == ("18", "19")
     if name == "digits-personal":
         return
     known = {np.rint(i).astype(int).tobytes() for i in images}
     for k in range(20):
-        x, _ = whole(made, k)
-        sign = -1 if made.names[k] in made.info.outliers else 1
+        x, _ = all_samples(federation, k)
+        sign = -1 if federation.names[k] in federation.info.outliers else 1
         back = np.rint(sign * x * images.std() + images.mean()).astype(int)
         assert {row.tobytes() for row in back} <= known
 
 
-def test_every_party_of_the_personal_variant_has_two_noisy_classes_of_its_own():
+def test_each_party_of_the_personal_variant_has_its_own_two_noisy_classes():
     robust, personal = load("digits-robust", seed=2), load("digits-personal", seed=2, scale=0.5)
     chosen = []
     for k in range(10):
-        (a, y), (b, _) = whole(robust, k), whole(personal, k)
+        (a, y), (b, _) = all_samples(robust, k), all_samples(personal, k)
         changed = (a != b).any(1)
         noisy = np.unique(y[changed])
         assert len(noisy) == 2
@@ -129,25 +129,27 @@ def test_every_party_of_the_personal_variant_has_two_noisy_classes_of_its_own():
 
 
 @pytest.mark.parametrize(("parties", "outliers"), [(10, 1), (50, 10), (20, 2)])
-def test_the_papers_share_of_outliers(parties, outliers):
-    made = load("digits-robust", parties=parties)
-    assert len(made.info.outliers) == outliers
+def test_the_share_of_outliers_is_the_papers(parties, outliers):
+    federation = load("digits-robust", parties=parties)
+    assert len(federation.info.outliers) == outliers
     assert load("digits-robust", parties=parties, outliers=0.0).info.outliers == ()
 
 
-def test_synthetic_regression_follows_the_model_it_names():
-    """w_k within Laplacian noise of w̄ for all but the last; Σ, μ and noise by their variances."""
-    made = load("synthetic-regression", samples=4000, features=100, parties=4, seed=1)
+def test_synthetic_regression_follows_its_stated_model():
+    """All parties but the last have w̄ plus Laplacian noise; Σ, μ and the noise have their variances."""
+    federation = load("synthetic-regression", samples=4000, features=100, parties=4, seed=1)
     fitted, means, spreads, errors = [], [], [], []
     for k in range(4):
-        x, y = whole(made, k)
+        x, y = all_samples(federation, k)
         w, *_ = np.linalg.lstsq(x.astype(float), y.astype(float), rcond=None)
         fitted.append(w)
         errors.append(np.var(y - x @ w))
         means.append(x.mean(0))
         spreads.append(x.var(0))
     between = fitted[0] - fitted[1]
-    assert abs(np.abs(between).mean() / (1.5 * 0.5) - 1) < 0.25  # Of two Laplacians: 1.5 b.
+    assert (
+        abs(np.abs(between).mean() / (1.5 * 0.5) - 1) < 0.25
+    )  # The mean difference of two Laplacians is 1.5 b.
     assert abs(np.var(fitted[0]) / 5 - 1) < 0.5
     assert abs(np.var(fitted[3]) / 50 - 1) < 0.5
     assert np.corrcoef(fitted[0], fitted[3])[0, 1] < 0.3 < 0.75 < np.corrcoef(fitted[:2])[0, 1]
@@ -155,16 +157,16 @@ def test_synthetic_regression_follows_the_model_it_names():
     assert abs(np.var(means) / 0.5 - 1) < 0.2
     expected = np.array([(1 + (j - 1) % 50) ** -1.1 for j in range(1, 101)])
     assert np.allclose(np.mean(spreads, 0), expected, rtol=0.1)
-    assert made.info.outliers == ("3",)
+    assert federation.info.outliers == ("3",)
     default = load("synthetic-regression")
     assert (default.parties, default.train.x.shape) == (10, (500, 1000))
 
 
 def test_synthetic_labels_do_not_depend_on_zeta():
-    """D10: ζ moves all logits of a party alike."""
-    one, other = load("synthetic", zeta=0.0), load("synthetic", zeta=1e6)
-    assert np.array_equal(one.train.y, other.train.y)
-    assert np.array_equal(one.train.x, other.train.x)
+    """D10: ζ shifts all logits of a party equally."""
+    small, large = load("synthetic", zeta=0.0), load("synthetic", zeta=1e6)
+    assert np.array_equal(small.train.y, large.train.y)
+    assert np.array_equal(small.train.x, large.train.x)
 
 
 def test_synthetic_with_fedproxs_reading_is_nearly_single_class():
@@ -178,17 +180,17 @@ def test_synthetic_with_fedproxs_reading_is_nearly_single_class():
     assert abs(np.mean(majority) - 0.966) < 0.02
 
 
-def test_synthetic_with_one_model_for_all():
-    """own=0: one linear model labels every party's samples; own=0.5: none does."""
+def test_synthetic_with_own_0_has_one_model_for_all_parties():
+    """With own=0 one linear model labels all samples correctly; with own=0.5 it does not."""
     rng = np.random.default_rng((4, 5, 0))
     bias, weight = np.split(rng.standard_normal((61, 10)), [1])
     for own, right in ((0.0, 1.0), (0.5, 0.6)):
-        made = load("synthetic", seed=4, zeta=9.0, beta=0.0, own=own, centre=0.0)
-        agree = (made.train.x @ weight + bias).argmax(1) == made.train.y
+        federation = load("synthetic", seed=4, zeta=9.0, beta=0.0, own=own, centre=0.0)
+        agree = (federation.train.x @ weight + bias).argmax(1) == federation.train.y
         assert agree.mean() > 0.999 if own == 0 else agree.mean() < right
 
 
-def test_synthetic_about_0_has_many_classes_a_party():
+def test_synthetic_centred_at_0_has_many_classes_per_party():
     shared = {"zeta": 0.0, "beta": 0.0, "own": 0.5, "centre": 0.0}
     for seed in range(3):
         held = class_counts(load("synthetic", seed=seed, **shared))
@@ -197,44 +199,43 @@ def test_synthetic_about_0_has_many_classes_a_party():
         assert (share > 0.05).sum(1).mean() > 5
         assert (class_counts(load("synthetic", seed=seed)) > 0).sum(
             1
-        ).mean() < 3  # As the paper has it.
+        ).mean() < 3  # With the paper's settings.
 
 
-def test_the_first_parties_keep_what_they_hold():
-    whole = load("digits-robust", parties=20, validation_share=0.2)
-    some = whole.first(19)
-    assert some.names == whole.names[:19]
+def test_the_first_parties_keep_their_samples():
+    full = load("digits-robust", parties=20, validation_share=0.2)
+    some = full.first(19)
+    assert some.names == full.names[:19]
     assert some.info.outliers == ("18",)
     for part in ("train", "test", "validation"):
         for k in (0, 18):
-            for mine, theirs in zip(
-                getattr(some, part).party(k), getattr(whole, part).party(k), strict=True
-            ):
-                assert np.array_equal(mine, theirs)
+            pairs = getattr(some, part).party(k), getattr(full, part).party(k)
+            for actual, expected in zip(*pairs, strict=True):
+                assert np.array_equal(actual, expected)
     with pytest.raises(fp.SettingError, match="first must be from 1 to 20"):
-        whole.first(21)
+        full.first(21)
 
 
-def test_synthetic_sizes_and_inputs():
+def test_synthetic_sizes_and_inputs_have_their_stated_distributions():
     sizes = np.concatenate([
         (f := load("synthetic", seed=s)).train.size + f.test.size for s in range(20)
     ])  # fmt: skip
     assert sizes.min() >= 50
     logs = np.log(sizes[sizes > 51] - 50)
     assert abs(np.median(logs) - 4) < 0.3
-    made = load("synthetic", parties=200, beta=4.0)
-    big = np.argsort(-made.train.size)[:20]
-    variances = np.mean([made.train.party(k)[0].var(0) for k in big], 0)
+    federation = load("synthetic", parties=200, beta=4.0)
+    big = np.argsort(-federation.train.size)[:20]
+    variances = np.mean([federation.train.party(k)[0].var(0) for k in big], 0)
     assert np.allclose(variances, np.arange(1, 61) ** -1.2, rtol=0.15)
-    centres = [made.train.party(k)[0].mean() for k in range(200)]
+    centres = [federation.train.party(k)[0].mean() for k in range(200)]
     assert abs(np.var(centres) - 4) < 1.2
 
 
 @pytest.mark.usefixtures("real_data")
-def test_mnist_over_a_thousand_parties_one_digit_each():
-    made = load("mnist", seed=0)
-    held = class_counts(made)
-    assert made.parties == 1000
+def test_mnist_has_a_thousand_parties_with_one_digit_each():
+    federation = load("mnist", seed=0)
+    held = class_counts(federation)
+    assert federation.parties == 1000
     assert held.sum() == 70_000
     assert ((held > 0).sum(1) == 1).all()
     published = [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]
@@ -244,48 +245,50 @@ def test_mnist_over_a_thousand_parties_one_digit_each():
     assert sizes.max() > 10 * sizes.mean()
     two = class_counts(load("mnist", digits=2))
     assert ((two > 0).sum(1) == 2).all()
-    assert np.allclose(made.train.x.mean(0), 0, atol=0.1)
+    assert np.allclose(federation.train.x.mean(0), 0, atol=0.1)
 
 
 @pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize("parties", [10, 50])
-def test_mnist_robust_deals_out_equally_and_turns_images_round(parties):
-    made = load("mnist-robust", parties=parties)
-    assert (made.train.size == 30_000 // parties).all()
-    assert (made.test.size == 30_000 // parties).all()
-    unlike = [made.names.index(name) for name in made.info.outliers]
-    assert len(unlike) == {10: 1, 50: 10}[parties]
+def test_mnist_robust_divides_equally_and_negates_the_outliers(parties):
+    federation = load("mnist-robust", parties=parties)
+    assert (federation.train.size == 30_000 // parties).all()
+    assert (federation.test.size == 30_000 // parties).all()
+    outliers = [federation.names.index(name) for name in federation.info.outliers]
+    assert len(outliers) == {10: 1, 50: 10}[parties]
     darkest = (0 - 0.1307) / 0.3081
     for k in range(parties):
-        x, _ = made.train.party(k)
-        assert (x.max() if k in unlike else x.min()) == pytest.approx(
-            abs(darkest) if k in unlike else darkest, abs=1e-5
+        x, _ = federation.train.party(k)
+        assert (x.max() if k in outliers else x.min()) == pytest.approx(
+            abs(darkest) if k in outliers else darkest, abs=1e-5
         )
-    like = np.concatenate([made.train.party(k)[0] for k in range(parties) if k not in unlike])
-    assert abs(like.mean()) < 0.01
-    assert abs(like.std() - 1) < 0.01
+    others = np.concatenate(
+        [federation.train.party(k)[0] for k in range(parties) if k not in outliers]
+    )
+    assert abs(others.mean()) < 0.01
+    assert abs(others.std() - 1) < 0.01
 
 
 @pytest.mark.usefixtures("real_data")
-def test_mnist_writers_are_disjoint_and_as_many_as_qmnist_says():
-    """539 writers of the training images, 297 others of the test images; two have too few."""
+def test_mnist_writers_are_disjoint_and_as_many_as_in_qmnist():
+    """There are 539 writers of training images and 297 others of test images; two have too few."""
     every = load("mnist-writers", least=2)
     assert every.parties == 836
     assert len(every.train.y) + len(every.test.y) == 70_000
-    made = load("mnist-writers")
-    assert made.parties == 834
-    assert (made.train.size + made.test.size).min() >= 10
+    federation = load("mnist-writers")
+    assert federation.parties == 834
+    assert (federation.train.size + federation.test.size).min() >= 10
     some, again = (load("mnist-writers", parties=30, seed=seed) for seed in (0, 1))
     assert some.parties == 30
     assert some.names == again.names
-    sizes = dict(zip(made.names, made.train.size + made.test.size, strict=True))
+    sizes = dict(zip(federation.names, federation.train.size + federation.test.size, strict=True))
     assert [sizes[name] for name in some.names] == (some.train.size + some.test.size).tolist()
     with pytest.raises(SettingError, match="from 1 to 834"):
         load("mnist-writers", parties=835)
 
 
 @pytest.mark.usefixtures("real_data")
-def test_hospitals_patients_and_schools_as_published():
+def test_hospitals_patients_and_schools_have_the_published_sizes():
     heart = load("heart-disease")
     sizes = dict(zip(heart.names, (heart.train.size + heart.test.size).tolist(), strict=True))
     assert sizes == {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va_long_beach": 200}
@@ -306,7 +309,7 @@ def test_hospitals_patients_and_schools_as_published():
 
 
 @pytest.mark.usefixtures("real_data")
-def test_the_stand_ins_say_that_they_are():
+def test_stand_ins_are_marked():
     letters, tweets = load("femnist-standin"), load("sent140-standin")
     assert letters.info.stand_in_for == "femnist"
     assert letters.parties == 200
@@ -317,15 +320,15 @@ def test_the_stand_ins_say_that_they_are():
     assert tweets.info.stand_in_for == "sent140"
     assert tweets.parties == 837
     assert len(tweets.train.y) + len(tweets.test.y) == 3117
-    assert tweets.info.embedding.shape == (len(tweets.info.words), 50)
+    assert tweets.info.embedding.shape == (len(tweets.info.vocabulary), 50)
     known = (tweets.train.x > 1).sum() / (tweets.train.x > 0).sum()
     assert known > 0.9
-    for name, one in SETS.items():
-        assert ("standin" in name) == bool(one.stand_in_for)
+    for name, data_set in SETS.items():
+        assert ("standin" in name) == bool(data_set.stand_in_for)
 
 
 @pytest.mark.usefixtures("real_data")
-def test_each_partys_stocks_are_of_its_sector():
+def test_the_stocks_of_a_party_are_of_one_sector():
     from fedplus.data.files.formats import read_npz
     from fedplus.data.files.search_path import user_folder
 
@@ -337,10 +340,10 @@ def test_each_partys_stocks_are_of_its_sector():
         assert len(stocks) == len(set(stocks)) == 12
         assert len({sector[stock] for stock in stocks}) == 1
         assert not jumps & set(stocks)
-    made = load("portfolio")
-    assert made.parties == 10
-    assert len(made.train.y) + len(made.test.y) == 10 * (1259 - 31)
-    assert 0.5 < made.train.y.min() < made.train.y.max() < 1.5
+    federation = load("portfolio")
+    assert federation.parties == 10
+    assert len(federation.train.y) + len(federation.test.y) == 10 * (1259 - 31)
+    assert 0.5 < federation.train.y.min() < federation.train.y.max() < 1.5
 
 
 @pytest.mark.parametrize(
@@ -371,7 +374,7 @@ def test_each_partys_stocks_are_of_its_sector():
         (lambda: load("synthetic-regression", parties=1), "parties must be at least 2"),
     ],
 )
-def test_bad_settings_are_one_line(call, match):
+def test_wrong_settings_raise_a_one_line_error(call, match):
     with pytest.raises(fp.SettingError, match=match) as error:
         call()
     assert "\n" not in str(error.value)

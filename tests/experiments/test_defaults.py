@@ -31,9 +31,9 @@ def test_the_command_line_fills_in_the_defaults_of_python(name, tmp_path):
         spec_from_command(str(file)),
         *(spec_from_command(data, [name]) for data in SETS),
     ):
-        filled_in = spec.methods[0].settings
-        where = f"{name} on {spec.data.name or 'own files'}"
-        assert {s: filled_in.get(s) for s in python} == python, where
+        settings = spec.methods[0].settings
+        case = f"{name} on {spec.data.name or 'own files'}"
+        assert {s: settings.get(s) for s in python} == python, case
 
 
 def test_the_hybrid_starts_with_the_threshold_of_the_preset_of_its_psi():
@@ -45,15 +45,15 @@ def test_the_hybrid_starts_with_the_threshold_of_the_preset_of_its_psi():
         assert part["delta"] == METHODS[preset_of[part["psi"]]].settings["delta"]
 
 
-def test_settings_chosen_for_a_data_set_are_not_hidden(tmp_path):
+def test_settings_tuned_for_a_data_set_are_shown(tmp_path):
     """The card, the command's output and the run's own file all show them."""
-    (data, chosen), *_ = defaults.CHOSEN.items()
-    ((name, settings),) = chosen.items()
+    (data, tuned), *_ = defaults.TUNED.items()
+    ((name, settings),) = tuned.items()
     ((setting, value),) = settings.items()
-    told = f"{defaults.LABELS[name]}: {setting} = {value:g}"
-    assert told in " ".join(fedplus("data", "card", data)[0].split())
+    description = f"{defaults.LABELS[name]}: {setting} = {value:g}"
+    assert description in " ".join(fedplus("data", "card", data)[0].split())
     run = ["run", data, "--method", name, "--rounds", "1", "--no-local", "--out"]
-    assert told in fedplus(*run, tmp_path / "filled-in")[0]
+    assert description in fedplus(*run, tmp_path / "filled-in")[0]
     assert f"{setting} = {value}" in (tmp_path / "filled-in" / "spec.toml").read_text()
     given = fedplus(*run, tmp_path / "given", "--set", f"{setting}={value / 2}")[0]
     assert f"{defaults.LABELS[name]}: {setting}" not in given

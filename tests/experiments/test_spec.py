@@ -1,4 +1,4 @@
-"""Experiments as TOML: what is refused, where, and what is filled in."""
+"""Specifications of experiments: invalid ones are rejected with the line, defaults are filled in."""
 
 import tomllib
 import warnings
@@ -80,19 +80,19 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_is_refused_with_file_line_and_advice(name, tmp_path):
-    old, new, line, what, more = BAD[name]
+def test_an_invalid_specification_is_rejected_with_file_line_and_advice(name, tmp_path):
+    old, new, line, what, detail = BAD[name]
     assert old in GOOD
     path = tmp_path / "experiment.toml"
     path.write_text(GOOD.replace(old, new, 1))
     with pytest.raises(SettingError) as caught:
         run_all(*_read(path, tmp_path))
-    said = str(caught.value)
-    assert "\n" not in said
-    assert what in said
-    assert more in said
+    message = str(caught.value)
+    assert "\n" not in message
+    assert what in message
+    assert detail in message
     if line is not None:
-        assert said.startswith(f"{path}, line {line}: "), said
+        assert message.startswith(f"{path}, line {line}: "), message
     assert not (tmp_path / "out").exists()
 
 
@@ -101,7 +101,7 @@ def _read(path, tmp_path):
     return spec, tmp_path / "out", source
 
 
-def test_a_good_one_is_filled_in_and_reads_back_the_same(tmp_path):
+def test_a_filled_in_specification_survives_a_round_trip_through_toml(tmp_path):
     path = tmp_path / "experiment.toml"
     path.write_text(GOOD)
     spec, source = spec_from_command(str(path))
@@ -109,20 +109,19 @@ def test_a_good_one_is_filled_in_and_reads_back_the_same(tmp_path):
     assert again == spec
     assert spec.train.batch_size == 20
     assert spec.methods[1].settings["eta"] == 0.02
-    assert spec.one(1, 1).data.seed == 1
+    assert spec.for_run(1, 1).data.seed == 1
     assert fill_defaults(spec) == spec
     prepare(spec, 0, source)
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_has_settings_to_start_with(name):
-    """On the digits each trains as it is filled in, and has a label."""
+def test_every_method_has_valid_default_settings_and_a_label(name):
     spec, source = spec_from_command(
         "digits-robust", [name], {"data.validation_share": 0.2, "rounds": 1}
     )
-    ready = prepare(spec, 0, source)
+    prepared = prepare(spec, 0, source)
     assert LABELS[name] == spec.methods[0].label
-    assert type(ready.methods[0]) is type(build_method(spec.methods[0], ready.model, source))
+    assert type(prepared.methods[0]) is type(build_method(spec.methods[0], prepared.model, source))
 
 
 def test_kappa_is_in_the_recommended_range_for_every_learning_rate():
@@ -132,7 +131,7 @@ def test_kappa_is_in_the_recommended_range_for_every_learning_rate():
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_no_data_set_has_a_cohort_of_its_own(name):
+def test_no_data_set_has_a_default_cohort(name):
     """All parties train in every round unless the user sets a cohort."""
     assert spec_from_command(name, ["fedavg"])[0].train.cohort is None
     assert spec_from_command(name, ["fedavg"], {"cohort": 2})[0].train.cohort == 2
@@ -148,29 +147,29 @@ def test_all_parties_of_a_federation_train_in_every_round(tmp_path):
 
 
 @pytest.mark.parametrize("name", [s.name for s in SETS.values() if not s.needs])
-def test_every_set_that_needs_no_files_has_a_model(name):
+def test_every_data_set_without_downloads_has_a_default_model(name):
     spec, source = spec_from_command(name, ["fedavg"])
-    federation = build_federation(spec.one(0, 0).data, source)
+    federation = build_federation(spec.for_run(0, 0).data, source)
     model = build_model(spec.model, federation, source)
     y = federation.train.y
     assert model.task.better == ("lower" if y.dtype.kind == "f" else "higher")
 
 
-def test_folders_in_a_file_are_meant_from_where_the_file_is(tmp_path):
+def test_a_folder_in_a_specification_is_relative_to_its_file(tmp_path):
     (tmp_path / "parties").mkdir()
-    for who in "ab":
+    for party in "ab":
         rows = "\n".join(f"{i},{i % 2}" for i in range(12))
-        (tmp_path / "parties" / f"{who}.csv").write_text(f"x,y\n{rows}\n")
+        (tmp_path / "parties" / f"{party}.csv").write_text(f"x,y\n{rows}\n")
     path = tmp_path / "e.toml"
     path.write_text(
         '[data]\nfolder = "parties"\ntest_share = 0.25\n[[methods]]\nname = "fedavg"\n'
         "[train]\nrounds = 1\n"
     )
     spec, source = spec_from_command(str(path))
-    assert build_federation(spec.one(0, 0).data, source).names == ("a", "b")
+    assert build_federation(spec.for_run(0, 0).data, source).names == ("a", "b")
 
 
-def test_parts_and_aggregates_are_tables():
+def test_parts_and_aggregators_are_built_from_tables():
     spec, source = spec_from_command("digits-robust", ["hybrid", "ditto"])
     content = tomllib.loads(to_toml(spec))
     content["methods"][0]["parts"] = {
@@ -206,13 +205,13 @@ def test_faults_and_stragglers_reach_the_simulation():
     assert arguments["faults"][0].parties == (1,)
 
 
-def test_a_setting_goes_to_the_table_that_has_it():
+def test_a_setting_without_a_table_is_set_in_the_table_that_has_it():
     spec, _ = spec_from_command(
         "digits-personal", ["fedavg", "fedprox"],
         {"eta": 0.5, "sigma": 2.0, "parties": 6, "rounds": 3, "scale": 0.5, "model.name": "mlp",
          "hidden": [7]},
     )  # fmt: skip
-    assert [one.settings["eta"] for one in spec.methods] == [0.5, 0.5]
+    assert [method.settings["eta"] for method in spec.methods] == [0.5, 0.5]
     assert "sigma" not in spec.methods[0].settings
     assert spec.methods[1].settings["sigma"] == 2.0
     assert spec.data.settings["parties"] == 6
@@ -221,7 +220,7 @@ def test_a_setting_goes_to_the_table_that_has_it():
 
 
 @given(st.text(alphabet='ab.[]"=# \n01', max_size=60))
-def test_places_never_fails(text):
+def test_key_lines_accepts_any_text(text):
     assert all(line >= 1 for line in key_lines(text).values())
 
 
@@ -246,7 +245,7 @@ TRAIN = st.sampled_from(
 )  # fmt: skip
 
 
-def _good():
+def _valid_tables():
     return {
         "data": {"name": "digits-robust", "parties": 3},
         "train": {"rounds": 1, "steps": 1},
@@ -254,31 +253,31 @@ def _good():
     }
 
 
-def _builds_or_refuses(content):
+def _assert_builds_or_is_rejected(content):
     try:
         spec = fill_defaults(parse_spec(content, TomlSource()))
-        ready = prepare(spec, spec.seeds[0])
+        prepared = prepare(spec, spec.seeds[0])
     except SettingError as error:
-        said = str(error)
+        message = str(error)
     else:
-        said = "built"
-        again = parse_spec(tomllib.loads(to_toml(ready.spec)), TomlSource())
-        assert again == ready.spec
-    assert said
-    assert "\n" not in said
+        message = "valid"
+        again = parse_spec(tomllib.loads(to_toml(prepared.spec)), TomlSource())
+        assert again == prepared.spec
+    assert message
+    assert "\n" not in message
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
-def test_any_tables_either_build_or_are_refused(tables):
-    _builds_or_refuses(_good() | tables)
+def test_any_tables_are_built_or_rejected(tables):
+    _assert_builds_or_is_rejected(_valid_tables() | tables)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(TRAIN, VALUES, min_size=1, max_size=3))
-def test_any_training_either_builds_or_is_refused(train):
-    good = _good()
-    _builds_or_refuses(good | {"train": good["train"] | train})
+def test_any_training_settings_are_built_or_rejected(train):
+    valid = _valid_tables()
+    _assert_builds_or_is_rejected(valid | {"train": valid["train"] | train})
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
@@ -289,13 +288,13 @@ def test_any_training_either_builds_or_is_refused(train):
         VALUES, max_size=3,
     ),
 )  # fmt: skip
-def test_any_method_either_builds_or_is_refused(name, given):
+def test_any_method_settings_are_built_or_rejected(name, given):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KappaWarning)
-        _builds_or_refuses(_good() | {"methods": [{"name": name, **given}]})
+        _assert_builds_or_is_rejected(_valid_tables() | {"methods": [{"name": name, **given}]})
 
 
-def test_any_text_is_read_or_refused(tmp_path):
+def test_invalid_files_are_rejected_with_their_path(tmp_path):
     path = tmp_path / "e.toml"
     for content in (
         b"\xff\xfe",

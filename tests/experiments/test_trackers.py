@@ -1,4 +1,4 @@
-"""Trackers, each against the real thing."""
+"""Trackers, tested with real TensorBoard and MLflow."""
 
 import contextlib
 import json
@@ -20,12 +20,12 @@ ARGUMENTS = [
 ]  # fmt: skip
 
 
-def means(folder):
+def mean_scores(folder):
     return {line["round"]: line["personal"]["mean"] for line in RunFolder(folder).lines}
 
 
-def gone_on(folder, tracker):
-    """As a run that was killed after round 4 goes on: its last checkpoint is gone."""
+def kill_and_resume(folder, tracker):
+    """Resume a run as if it had been killed after round 4, before its last checkpoint."""
     last = sorted((folder / "checkpoint").iterdir())[-1]
     last.unlink()
     status = json.loads((folder / "status.json").read_text())
@@ -33,13 +33,13 @@ def gone_on(folder, tracker):
     fedplus("run", "--resume", folder, "--track", tracker)
 
 
-def test_tensorboard_shows_the_curves(tmp_path):
+def test_tensorboard_shows_the_curves_of_a_resumed_run(tmp_path):
     folder = tmp_path / "run"
     fedplus(*ARGUMENTS, "--out", folder, "--track", "tensorboard")
-    gone_on(folder, "tensorboard")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    kill_and_resume(folder, "tensorboard")
+    with socket.socket() as free_port:
+        free_port.bind(("127.0.0.1", 0))
+        port = free_port.getsockname()[1]
     server = subprocess.Popen(
         [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder), "--port", str(port),
          "--load_fast=false"],
@@ -47,32 +47,33 @@ def test_tensorboard_shows_the_curves(tmp_path):
     )  # fmt: skip
     try:
         address = f"http://127.0.0.1:{port}/data/plugin/scalars"
-        found = _asked(f"{address}/scalars?run=tensorboard&tag=personal%2Fmean", server)
-        assert {step: value for _, step, value in found} == pytest.approx(means(folder))
-        assert len(found) == 3
-        tags = _asked(f"{address}/tags", server)["tensorboard"]
+        points = _get_json(f"{address}/scalars?run=tensorboard&tag=personal%2Fmean", server)
+        assert {step: value for _, step, value in points} == pytest.approx(mean_scores(folder))
+        assert len(points) == 3
+        tags = _get_json(f"{address}/tags", server)["tensorboard"]
         assert {"personal/worst", "global/mean", "party/0", "aggregation/iterations"} <= set(tags)
     finally:
         server.send_signal(signal.SIGKILL)
         server.communicate()
 
 
-def _asked(address, server, seconds=90):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def _get_json(address, server, seconds=90):
+    """Return the first non-empty JSON answer of a server that is starting."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
         assert server.poll() is None, server.stdout.read().decode()
         with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as reply:
-            found = json.load(reply)
-            if found:
-                return found
+            content = json.load(reply)
+            if content:
+                return content
         time.sleep(0.3)
-    raise AssertionError(f"nothing at {address}")
+    raise AssertionError(f"no content at {address}")
 
 
-def test_mlflow_keeps_the_run_in_sqlite(tmp_path):
+def test_mlflow_stores_a_resumed_run_in_sqlite(tmp_path):
     folder = tmp_path / "run"
     fedplus(*ARGUMENTS, "--out", folder, "--track", "mlflow")
-    gone_on(folder, "mlflow")
+    kill_and_resume(folder, "mlflow")
     assert (tmp_path / "mlflow.db").read_bytes().startswith(b"SQLite format 3")
     program = (
         "import json, sys, mlflow\n"
@@ -83,19 +84,22 @@ def test_mlflow_keeps_the_run_in_sqlite(tmp_path):
         "print(json.dumps([run.info.status, run.info.run_name, run.data.params,"
         " [[m.step, m.value] for m in history]]))\n"
     )
-    asked = [sys.executable, "-W", "ignore", "-c", program, f"sqlite:///{tmp_path / 'mlflow.db'}"]
-    done = subprocess.run(asked, capture_output=True, text=True, env=environment(), check=True)
-    status, name, params, history = json.loads(done.stdout.strip().splitlines()[-1])
+    database = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, database],
+        capture_output=True, text=True, env=environment(), check=True,
+    )  # fmt: skip
+    status, name, params, history = json.loads(process.stdout.strip().splitlines()[-1])
     assert status == "FINISHED"
     assert name == "FedAvg+ seed 0"
     assert params["method.eta"] == "0.02"
     assert params["rounds"] == "6"
     assert len(history) == 3
-    assert dict(map(tuple, history)) == pytest.approx(means(folder))
+    assert dict(map(tuple, history)) == pytest.approx(mean_scores(folder))
 
 
-def test_another_package_may_bring_one(tmp_path):
-    """By an entry point, as an installed package has it."""
+def test_an_installed_package_can_provide_a_tracker(tmp_path):
+    """The tracker is found through the package's entry point."""
     package = tmp_path / "site"
     info = package / "mine-1.0.dist-info"
     info.mkdir(parents=True)
@@ -114,7 +118,7 @@ def test_another_package_may_bring_one(tmp_path):
     assert (tmp_path / "run" / "mine.txt").read_text().split() == ["2", "4", "6", "finished"]
 
 
-def test_a_tracker_that_is_not_there_is_refused_before_anything_is_trained(tmp_path):
-    said = refused(*ARGUMENTS, "--out", tmp_path / "run", "--track", "mlfow")
-    assert "Did you mean mlflow?" in said
+def test_an_unknown_tracker_is_rejected_before_training(tmp_path):
+    message = refused(*ARGUMENTS, "--out", tmp_path / "run", "--track", "mlfow")
+    assert "Did you mean mlflow?" in message
     assert not (tmp_path / "run").exists()

@@ -1,13 +1,26 @@
+import logging
+
 import pytest
 
 
 @pytest.fixture
 def deployment(tmp_path):
-    """Of real processes, ended with the test."""
-    from deployment import Deployment
+    """Deploy the tests' app in real processes, which end with the test."""
+    from app_deployment import AppDeployment
 
-    made = Deployment(tmp_path)
+    deployment = AppDeployment(tmp_path)
     try:
-        yield made
+        yield deployment
     finally:
-        made.close()
+        deployment.close()
+
+
+@pytest.fixture
+def log_lines():
+    """Collect the lines of Flower's logger."""
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logging.getLogger("flwr").addHandler(handler)
+    yield lines
+    logging.getLogger("flwr").removeHandler(handler)

@@ -1,4 +1,4 @@
-"""A server that gets 6,400 replies, a random half of them malformed; prints how its memory grows."""
+"""Runs a server that gets 6,400 replies, a random half of them malformed; prints its memory growth."""
 
 import json
 import logging
@@ -11,12 +11,12 @@ import fedplus as fp
 from fedplus.flower import FedPlus, InProcessGrid
 
 PARTIES, ROUNDS = 40, 160
-BEGUN = 20
+WARM_UP = 20
 """Rounds after which JAX has compiled its programs."""
 
 
-def resident():
-    """Megabytes of memory that this process uses."""
+def resident_memory():
+    """Return the megabytes of memory that this process uses."""
     with Path("/proc/self/status").open() as file:
         (line,) = (line for line in file if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1024
@@ -41,18 +41,19 @@ def main():
         record = ArrayRecord({name: Array(a) for name, a in arrays.items()})
         return Message(RecordDict({"arrays": record}), reply_to=message)
 
-    class Watched(InProcessGrid):
+    class MeasuringGrid(InProcessGrid):
         def get_node_ids(self):
-            memory.append(resident())
+            memory.append(resident_memory())
             return super().get_node_ids()
 
     logging.getLogger("flwr").setLevel(logging.CRITICAL)
     strategy = FedPlus(fp.presets.rfa(eta=0.1), rounds=ROUNDS)
     first = {"bias": np.zeros(1, np.float32), "weight": np.zeros((1, 3), np.float32)}
-    strategy.run(Watched(train, PARTIES), first)
-    grown = memory[-1] - memory[BEGUN]
-    replies = PARTIES * (ROUNDS - BEGUN)
-    print(json.dumps({"grown": grown, "replies": replies, "dropped": len(strategy.dropped)}))
+    strategy.run(MeasuringGrid(train, PARTIES), first)
+    growth = memory[-1] - memory[WARM_UP]
+    replies = PARTIES * (ROUNDS - WARM_UP)
+    kept = len(strategy.dropped.recent)
+    print(json.dumps({"growth": growth, "replies": replies, "kept": kept}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Certificates of two authorities, old and new, as the documented renewal puts them into one file."""
+"""Certificates are valid for strict clients, also in one file with a renewed authority."""
 
 import socket
 import ssl
@@ -18,7 +18,7 @@ HOSTS = ["server.example.org", "localhost", "127.0.0.1"]
 
 @pytest.fixture(scope="module")
 def renewed(tmp_path_factory):
-    """Folders ``old`` and ``new``, and bundles of both authorities in either order."""
+    """Write certificates to ``old`` and ``new``, and bundles of both authorities in both orders."""
     folder = tmp_path_factory.mktemp("certificates")
     for name in ("old", "new"):
         write_certificates(folder / name, HOSTS)
@@ -70,7 +70,7 @@ def test_an_authority_alone_verifies_its_own_server_only(renewed):
 
 
 class serving:
-    """A TLS server that says ``ok`` to everybody, on a port of this machine."""
+    """A TLS server on a port of this machine that sends ``ok`` to every client."""
 
     def __init__(self, folder):
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -86,7 +86,7 @@ class serving:
         while True:
             try:
                 plain, _ = self.socket.accept()
-            except OSError:  # Closed: the test has ended.
+            except OSError:  # The socket is closed because the test has ended.
                 return
             try:
                 with self.context.wrap_socket(plain, server_side=True) as secure:
@@ -115,10 +115,10 @@ def test_extensions_follow_rfc_5280(renewed):
         )
         usage, critical = extension(root, x509.KeyUsage)
         assert critical
-        assert named(usage) == {"key_cert_sign", "crl_sign"}
+        assert set_bits(usage) == {"key_cert_sign", "crl_sign"}
         usage, critical = extension(server, x509.KeyUsage)
         assert critical
-        assert named(usage) == {"digital_signature"}
+        assert set_bits(usage) == {"digital_signature"}
         purposes, _ = extension(server, x509.ExtendedKeyUsage)
         assert list(purposes) == [ExtendedKeyUsageOID.SERVER_AUTH]
         own, critical = extension(root, x509.SubjectKeyIdentifier)
@@ -136,8 +136,8 @@ def extension(certificate, kind):
     return found.value, found.critical
 
 
-def named(usage):
-    """The set bits of a key usage, but for those that go with key agreement alone."""
+def set_bits(usage):
+    """Return the set bits of a key usage, except those that need key agreement."""
     bits = (
         "digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
         "key_agreement", "key_cert_sign", "crl_sign",
@@ -157,10 +157,10 @@ def named(usage):
 def test_an_invalid_host_is_refused_in_one_line(tmp_path, host):
     with pytest.raises(SettingError) as error:
         write_certificates(tmp_path / "certificates", ["server.example.org", host])
-    said = str(error.value)
-    assert "\n" not in said
-    assert said.startswith("hosts must be ")
-    assert repr(host) in said
+    message = str(error.value)
+    assert "\n" not in message
+    assert message.startswith("hosts must be ")
+    assert repr(host) in message
     assert not (tmp_path / "certificates").exists()
 
 
@@ -172,7 +172,7 @@ def test_a_valid_host_is_accepted(tmp_path, host):
     assert (tmp_path / "server.pem").exists()
 
 
-def test_a_long_name_is_no_obstacle(tmp_path):
+def test_a_long_host_name_is_accepted(tmp_path):
     """X.509 allows 64 characters for a common name; host names may have 253."""
     host = ".".join(["a" * 60] * 4)
     write_certificates(tmp_path, [host])
@@ -184,7 +184,7 @@ def test_a_long_name_is_no_obstacle(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_script_of_a_new_app_refuses_a_bad_host(tmp_path):
+def test_the_script_of_a_new_app_refuses_an_invalid_host(tmp_path):
     from fedplus.new import write_app
 
     write_app(tmp_path / "meters", "numpy")

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from app_deployment import APP
 
 from command import fedplus, refused
-from deployment import APP
 from fedplus.check import SettingError
 from fedplus.flower.local_deployment import BIN, CONNECTION
 from fedplus.flower.pinning import app_hash
@@ -19,7 +19,7 @@ SUPERNODE = [sys.executable, "-m", "fedplus.flower.commands", "supernode"]
 
 @pytest.fixture
 def other_app(tmp_path):
-    """The tests' app with a line that nobody has reviewed; it leaves a marker where it runs."""
+    """Copy the tests' app and add code that nobody has reviewed; it creates a marker if it runs."""
     folder = tmp_path / "regression"
     shutil.copytree(APP, folder, ignore=shutil.ignore_patterns("__pycache__"))
     client = folder / "regression" / "client.py"
@@ -30,37 +30,37 @@ def other_app(tmp_path):
 
 def test_a_party_runs_the_pinned_app_and_no_code_of_another(deployment, other_app, tmp_path):
     folder, marker = other_app
-    deployment.begin(parties=1)
+    deployment.start(parties=1)
     (tmp_path / "other").mkdir()
     config = {"rounds": 1, "least": 1, "party_folder": str(deployment.parties)}
     deployment.submit(folder, **config, server_folder=str(tmp_path / "other"))
-    told = tmp_path / "other" / "told.json"
-    deployment.wait(told.exists, "the run of the other app", 300)
-    (dropped,) = json.loads(told.read_text())["dropped"]
+    result = tmp_path / "other" / "result.json"
+    deployment.wait_until(result.exists, "the run of the other app", 300)
+    (dropped,) = json.loads(result.read_text())["dropped"]
     assert f"got {app_hash(folder)}" in str(dropped)
-    lines = [line for line in deployment.log("node-0").splitlines() if "Refused run" in line]
+    lines = [line for line in deployment.read_log("node-0").splitlines() if "Refused run" in line]
     assert len(lines) == 1
     assert lines[0].endswith(f"got {app_hash(folder)}.")
 
     run = deployment.train(rounds=1, least=1)
-    assert deployment.told(run)["done"] == 1
+    assert deployment.result(run)["done"] == 1
     listed = deployment.flwr("list", "--run-id", run, CONNECTION, "--format", "json")
     assert app_hash(APP) in listed
     assert not marker.exists()
 
 
-def test_the_marker_is_left_where_the_other_app_is_pinned(deployment, other_app, tmp_path):
-    """So that its absence means something."""
+def test_the_other_app_creates_its_marker_if_it_is_pinned(deployment, other_app, tmp_path):
+    """This shows that the other test would find code that runs."""
     folder, marker = other_app
     deployment.apps = (folder,)
-    deployment.begin(parties=1)
+    deployment.start(parties=1)
     (tmp_path / "other").mkdir()
     config = {"rounds": 1, "least": 1, "party_folder": str(deployment.parties)}
     deployment.submit(folder, **config, server_folder=str(tmp_path / "other"))
-    deployment.wait(marker.exists, "the other app", 300)
+    deployment.wait_until(marker.exists, "the other app", 300)
 
 
-def test_the_hash_is_that_of_the_bundle_that_flower_builds(tmp_path):
+def test_app_hash_is_the_hash_of_the_bundle_that_flower_builds(tmp_path):
     subprocess.run(
         [BIN / "flwr", "build", "--app", APP], cwd=tmp_path, check=True, capture_output=True
     )
@@ -70,7 +70,7 @@ def test_the_hash_is_that_of_the_bundle_that_flower_builds(tmp_path):
     assert fedplus("app-hash", APP)[0] == f"{expected}\n"
 
 
-def test_a_folder_that_is_no_app_has_no_hash(tmp_path):
+def test_app_hash_refuses_a_folder_without_an_app(tmp_path):
     with pytest.raises(SettingError, match=r"^app must be a folder with a pyproject.toml, got "):
         app_hash(tmp_path)
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\n')
@@ -78,7 +78,7 @@ def test_a_folder_that_is_no_app_has_no_hash(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "error"),
     [
         ([], "--app-hash must be given at least once, got none."),
         (
@@ -87,12 +87,12 @@ def test_a_folder_that_is_no_app_has_no_hash(tmp_path):
         ),
     ],
 )
-def test_a_party_without_a_valid_pin_does_not_start(given, said):
-    assert said in refused_supernode([*SUPERNODE, *given])
+def test_a_party_without_a_valid_pin_does_not_start(options, error):
+    assert error in refused_supernode([*SUPERNODE, *options])
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "error"),
     [
         (
             "import flwr; flwr.__version__ = '1.43.0'",
@@ -108,12 +108,13 @@ def test_a_party_without_a_valid_pin_does_not_start(given, said):
         ),
     ],
 )
-def test_a_version_that_cannot_be_checked_does_not_start(change, said):
+def test_a_party_with_an_unsupported_version_does_not_start(change, error):
     code = f"{change}; from fedplus.flower.commands import supernode; supernode()"
-    assert said in refused_supernode([sys.executable, "-c", code, "--app-hash", "0" * 64])
+    assert error in refused_supernode([sys.executable, "-c", code, "--app-hash", "0" * 64])
 
 
 def refused_supernode(command):
+    """Run a SuperNode that must be refused, and return the line that it prints."""
     done = subprocess.run(
         [*command, "--insecure", "--superlink", "127.0.0.1:9"], capture_output=True, text=True,
         check=False, timeout=120,

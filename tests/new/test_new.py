@@ -1,4 +1,4 @@
-"""``fedplus new``: what it writes works at once, as a user would run it."""
+"""``fedplus new`` writes an app that works at once, run as a user would run it."""
 
 import subprocess
 import sys
@@ -9,22 +9,23 @@ import pytest
 from command import environment, fedplus, refused
 from fedplus.new import FRAMEWORKS, TEMPLATES
 
-NEEDS = {"torch": "torch", "jax": "equinox", "numpy": "numpy"}
+REQUIRED_MODULES = {"torch": "torch", "jax": "equinox", "numpy": "numpy"}
 every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
 
 
 @pytest.fixture
-def made(tmp_path, request):
-    """An app for the framework that the test is about."""
+def app(tmp_path, request):
+    """Write an app for the test's framework and return its folder."""
     framework = request.getfixturevalue("framework")
-    said, _ = fedplus("new", "my-app", "--framework", framework, cwd=tmp_path)
-    assert "python -m my_app" in said
+    output, _ = fedplus("new", "my-app", "--framework", framework, cwd=tmp_path)
+    assert "python -m my_app" in output
     return tmp_path / "my-app"
 
 
-def run(app, *command, **more):
+def run(app, *command):
+    """Run a Python command in the app's folder, and return its output."""
     done = subprocess.run(
-        [sys.executable, *command], cwd=app, env=environment() | more, capture_output=True, text=True,
+        [sys.executable, *command], cwd=app, env=environment(), capture_output=True, text=True,
         check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -32,68 +33,68 @@ def run(app, *command, **more):
 
 
 @every_framework
-def test_nothing_of_the_template_is_left(made, framework):
-    texts = {path: path.read_text() for path in made.rglob("*") if path.is_file()}
+def test_no_placeholder_is_left(app, framework):
+    texts = {path: path.read_text() for path in app.rglob("*") if path.is_file()}
     assert not [p for p, text in texts.items() if "fedapp" in f"{p.name} {text}".lower()]
     assert not [p for p, text in texts.items() if "FRAMEWORK" in text or "DEPENDENCIES" in text]
-    about = tomllib.loads((made / "pyproject.toml").read_text())
-    assert about["project"]["name"] == "my-app"
-    assert about["tool"]["flwr"]["app"]["components"]["clientapp"] == "my_app.party:app"
+    project = tomllib.loads((app / "pyproject.toml").read_text())
+    assert project["project"]["name"] == "my-app"
+    assert project["tool"]["flwr"]["app"]["components"]["clientapp"] == "my_app.party:app"
     for name in ("README.md", "deploy.py", "certificates.py", "my_app/model.py", ".gitignore"):
-        assert (made / name).is_file()
+        assert (app / name).is_file()
 
 
 @every_framework
-def test_the_code_is_in_order(made, framework):
-    """ruff with this project's rules, mypy --strict on the app as it will be."""
+def test_the_code_passes_ruff_and_mypy(app, framework):
+    """ruff uses this project's rules; mypy --strict checks the app that the templates become."""
     pytest.importorskip("flwr")
     settings = ["--config", str(TEMPLATES / "ruff.toml")]
-    run(made, "-m", "ruff", "check", *settings, "--config", "src=['.']", ".")
-    run(made, "-m", "ruff", "format", "--check", *settings, ".")
+    run(app, "-m", "ruff", "check", *settings, "--config", "src=['.']", ".")
+    run(app, "-m", "ruff", "format", "--check", *settings, ".")
     strict = [
         "--strict", "--ignore-missing-imports", "--disable-error-code=untyped-decorator",
         "--follow-imports=silent", "--allow-untyped-calls",
     ]  # fmt: skip
-    run(made, "-m", "mypy", *strict, "-p", "my_app")
+    run(app, "-m", "mypy", *strict, "-p", "my_app")
 
 
 @every_framework
-def test_it_trains_in_process_and_its_own_tests_pass(made, framework):
-    pytest.importorskip(NEEDS[framework])
+def test_the_app_trains_in_process_and_its_own_tests_pass(app, framework):
+    pytest.importorskip(REQUIRED_MODULES[framework])
     pytest.importorskip("flwr")
-    lines = run(made, "-m", "my_app").splitlines()
+    lines = run(app, "-m", "my_app").splitlines()
     scores = [float(line.split()[1].removesuffix("%")) for line in lines[2:5]]
     assert lines[0].startswith("After 10 rounds")
-    assert min(scores) > 70  # The party with negatives, too.
+    assert min(scores) > 70  # This includes the party with inverted images.
     folder = lines[-1].removeprefix("A report: fedplus report ")
-    fedplus("report", folder, cwd=made)
-    assert (made / folder / "report.html").is_file()
-    assert "4 passed" in run(made, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    fedplus("report", folder, cwd=app)
+    assert (app / folder / "report.html").is_file()
+    assert "4 passed" in run(app, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         (["7up"], "name must be at most 32 letters, digits, - and _, a letter first, got '7up'."),
         (["json"], "the app itself do not use, got 'json'."),
         (["class"], "the app itself do not use, got 'class'."),
         (["numpy"], "the app itself do not use, got 'numpy'."),
         (["deployment"], "the app itself do not use, got 'deployment'."),
-        (["here"], "name must be that of a new folder, got here, which is there."),
+        (["here"], "name must be that of a new folder, got here, which exists."),
         (["x", "--framework", "jaxx"], "framework must be one that fedplus knows, got 'jaxx'. Did you"),
     ],
 )  # fmt: skip
-def test_refusals_leave_nothing(arguments, said, tmp_path):
+def test_a_refused_name_or_framework_leaves_no_files(arguments, error, tmp_path):
     (tmp_path / "here").mkdir()
-    assert said in refused("new", *arguments, cwd=tmp_path)
+    assert error in refused("new", *arguments, cwd=tmp_path)
     assert list(tmp_path.rglob("*")) == [tmp_path / "here"]
 
 
 @pytest.mark.parametrize("framework", ["numpy"])
-def test_certificates_and_keys(made, framework):
+def test_the_script_writes_valid_certificates_and_private_keys(app, framework):
     pytest.importorskip("flwr")
-    run(made, "certificates.py", "server.example.org", "10.0.0.7", "--parties", "2")
-    folder = made / "certificates"
+    run(app, "certificates.py", "server.example.org", "10.0.0.7", "--parties", "2")
+    folder = app / "certificates"
     secret = {p.name for p in folder.iterdir() if p.stat().st_mode & 0o077 == 0}
     assert secret == {"server.key", "node-0", "node-1"}
     from cryptography import x509
@@ -109,11 +110,8 @@ def test_certificates_and_keys(made, framework):
     assert all(key.startswith("ecdsa-sha2-nistp384 ") for key in keys)
     assert keys[0] != keys[1]
     again = subprocess.run(
-        [sys.executable, "certificates.py", "x"],
-        cwd=made,
-        capture_output=True,
-        text=True,
+        [sys.executable, "certificates.py", "x"], cwd=app, capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr

@@ -1,4 +1,4 @@
-"""The services that a new app brings, tried with the real programs."""
+"""The services of a new app work with systemd and nginx."""
 
 import shutil
 import ssl
@@ -19,8 +19,8 @@ def app(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
-def test_systemd_takes_the_units(app):
-    """With a program that is there in the place of those that this machine lacks."""
+def test_systemd_accepts_the_units(app):
+    """``/bin/true`` replaces the programs, which are not installed deployment."""
     units = sorted((app / "services").glob("*.service"))
     for unit in units:
         unit.write_text(unit.read_text().replace("/opt/meters/bin/", "/bin/true "))
@@ -33,52 +33,56 @@ def test_systemd_takes_the_units(app):
 
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
-def test_parties_come_in_by_one_port_and_an_operator_does_not(app, tmp_path):
-    here = LocalDeployment(app, tmp_path / "deployment", {"JAX_PLATFORMS": "cpu"})
+def test_nginx_passes_on_requests_of_parties_but_not_of_operators(app, tmp_path):
+    deployment = LocalDeployment(app, tmp_path / "deployment", {"JAX_PLATFORMS": "cpu"})
     port = free_port()
     try:
-        here.superlink()
-        start_nginx(here, app, port)
+        deployment.start_superlink()
+        start_nginx(deployment, app, port)
         for k in range(2):
-            here.supernode(k, here.key(k), port, num_partitions=2)
-        run = here.run(rounds=1)
-        here.wait(lambda: here.status(run) == COMPLETED, "the run", 400)
+            deployment.start_supernode(k, deployment.register_key(k), port, num_partitions=2)
+        run = deployment.submit(rounds=1)
+        deployment.wait_until(lambda: deployment.status(run) == COMPLETED, "the run", 400)
     finally:
-        here.close()
+        deployment.close()
 
 
-def start_nginx(here, app, port):
-    """The app's own configuration, with this machine's paths and ports."""
+def start_nginx(deployment, app, port):
+    """Start nginx with the app's configuration, adapted to this machine's paths and ports."""
     text = (app / "services" / "nginx.conf").read_text()
-    for said, meant in (
+    for old, new in (
         ("listen 8000", f"listen 127.0.0.1:{port}"),
-        ("127.0.0.1:8001", f"127.0.0.1:{here.port}"),
-        ("/etc/meters", str(here.folder)),
+        ("127.0.0.1:8001", f"127.0.0.1:{deployment.port}"),
+        ("/etc/meters", str(deployment.folder)),
     ):
-        assert said in text
-        text = text.replace(said, meant)
-    path = here.folder / "nginx.conf"
+        assert old in text
+        text = text.replace(old, new)
+    path = deployment.folder / "nginx.conf"
     path.write_text(
-        f"daemon off; user root; pid {here.folder}/nginx.pid; events {{}}\n"
-        f"http {{ access_log {here.folder}/access.log; \n{text}\n}}\n"
+        f"daemon off; user root; pid {deployment.folder}/nginx.pid; events {{}}\n"
+        f"http {{ access_log {deployment.folder}/access.log; \n{text}\n}}\n"
     )
-    here.start("nginx", "nginx", "-c", path, "-e", here.folder / "nginx-errors.log")
-    with httpx.Client(verify=ssl.create_default_context(cafile=here.folder / "ca.crt")) as client:
+    deployment.start_process(
+        "nginx", "nginx", "-c", path, "-e", deployment.folder / "nginx-errors.log"
+    )
+    with httpx.Client(
+        verify=ssl.create_default_context(cafile=deployment.folder / "ca.crt")
+    ) as client:
 
-        def answer(path):
+        def post(path, port=port):
             return client.post(f"https://127.0.0.1:{port}{path}").status_code
 
-        here.wait(lambda: reached(lambda: answer("/")), "nginx")
-        assert answer("/v1/control/list-runs") == 403
-        assert answer("/v1/control/start-run") == 403
-        assert answer("/v1/fleet/pull-messages") != 403
-        own = client.post(f"https://127.0.0.1:{here.port}/v1/control/list-runs").status_code
-        assert own != 403  # The SuperLink itself lets in the user who runs it.
+        deployment.wait_until(lambda: is_reachable(lambda: post("/")), "nginx")
+        assert post("/v1/control/list-runs") == 403
+        assert post("/v1/control/start-run") == 403
+        assert post("/v1/fleet/pull-messages") != 403
+        # The SuperLink itself accepts the user who runs it.
+        assert post("/v1/control/list-runs", deployment.port) != 403
 
 
-def reached(ask):
+def is_reachable(request):
     try:
-        ask()
+        request()
     except httpx.ConnectError:
         return False
     return True

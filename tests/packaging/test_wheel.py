@@ -1,7 +1,7 @@
-"""The built wheel and sdist: tags, contents, and installations with and without a C++ compiler.
+"""The wheel and the sdist: tags, contents, and installation with and without a C++ compiler.
 
-The real backend builds everything and pip installs it into new environments, without a network.
-`make wheel` sets FEDPLUS_DIST to its folder, and the same tests check the files in it.
+The real build backend builds them, and pip installs them into new environments, without a network.
+`make wheel` sets FEDPLUS_DIST to its folder, so that the same tests check the files in it.
 """
 
 import json
@@ -31,7 +31,7 @@ NO_COMPILER = (
     "fedplus: no C++ compiler found; installing without compiled kernels. "
     "Results are the same; aggregation on a CPU is slower."
 )
-SUITE = "tests/aggregation/test_soundness.py"
+SUITE = "tests/aggregation/test_convergence.py"
 """The part of the suite that runs in an environment installed without a compiler."""
 
 # Loads the installed libraries that this processor can run, without JAX. It runs in any Python.
@@ -47,7 +47,7 @@ print(level)
 
 
 def run(*command, path=None, kernels="auto", cxx="", cwd=ROOT):
-    """Runs a command with the given PATH, FEDPLUS_KERNELS and CXX, and without a network."""
+    """Run a command with the given PATH, FEDPLUS_KERNELS and CXX, and without a network."""
     environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "PYTHONPATH")}
     environment |= {
         "PIP_NO_INDEX": "1",
@@ -61,34 +61,36 @@ def run(*command, path=None, kernels="auto", cxx="", cwd=ROOT):
 
 
 def succeed(*command, **settings):
-    """Runs a command that must succeed, and returns its standard output."""
+    """Run a command that must succeed, and return its standard output."""
     done = run(*command, **settings)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def build_wheel(source, folder, **settings):
-    """Builds a wheel with pip; `-v` shows what the build hook prints."""
+    """Build a wheel with pip; `-v` shows the output of the build hook."""
     build = [sys.executable, "-m", "pip", "wheel", "-v", "--no-build-isolation", "--no-deps"]
     return run(*build, "--wheel-dir", folder, source, **settings)
 
 
 def aggregate(python, **settings):
-    """Aggregates in an environment; see aggregate.py for what is returned."""
-    report = json.loads(succeed(python, ROOT / "tests" / "packaging" / "aggregate.py", **settings))
+    """Run print_aggregates.py in an environment, and return its results."""
+    report = json.loads(
+        succeed(python, ROOT / "tests" / "packaging" / "print_aggregates.py", **settings)
+    )
     assert Path(report["file"]).is_relative_to(Path(python).parents[1])
     assert report["warnings"] == []
     return report
 
 
 def only(folder, pattern):
-    """Returns the single file in a folder that matches a pattern."""
+    """Return the single file in a folder that matches a pattern."""
     (found,) = Path(folder).glob(pattern)
     return found
 
 
 def new_environment(folder, python=sys.executable):
-    """Creates a virtual environment that can import the packages of this one, but not fedplus.
+    """Create a virtual environment that can import the packages of this one, but not fedplus.
 
     A .pth file adds folders without reading their .pth files, so an editable fedplus is not found.
     """
@@ -101,14 +103,14 @@ def new_environment(folder, python=sys.executable):
 
 
 def install(python, package, *options, **settings):
-    """Installs a wheel or an sdist, without dependencies, for another interpreter."""
+    """Install a wheel or an sdist, without dependencies, for another interpreter."""
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", *options]
     succeed(*pip, package, **settings)
 
 
 @pytest.fixture(scope="module")
 def compiler():
-    """Skips tests that compile if a machine has no compiler; in CI that is an error."""
+    """Skip tests that compile if there is no compiler; in CI that is an error."""
     found = os.environ.get("CXX") or any(map(shutil.which, ("c++", "g++", "clang++")))
     if not found and os.environ.get("FEDPLUS_KERNELS") != "require":
         pytest.skip("no C++ compiler")
@@ -128,7 +130,7 @@ def dist(tmp_path_factory, compiler):
 
 @pytest.fixture(scope="module")
 def no_compiler(tmp_path_factory):
-    """A PATH on which there is nothing."""
+    """A PATH without any program."""
     return tmp_path_factory.mktemp("empty")
 
 
@@ -158,12 +160,12 @@ def checkout(tmp_path, compiler):
 
 
 def run_hook(checkout, **settings):
-    """Runs the build hook alone, as `make kernels` does."""
+    """Run the build hook alone, as `make kernels` does."""
     target = ["--target", "wheel:editable", "--hooks-only"]
     return run(sys.executable, "-m", "hatchling", "build", *target, cwd=checkout, **settings)
 
 
-def test_wheel_serves_all_python_versions_of_one_platform(dist):
+def test_one_wheel_is_for_all_python_versions_of_a_platform(dist):
     wheel = only(dist, "*.whl")
     (tag,) = parse_wheel_filename(wheel.name)[3]
     assert tag in {Tag("py3", "none", platform) for platform in platform_tags()}
@@ -174,22 +176,22 @@ def test_wheel_serves_all_python_versions_of_one_platform(dist):
         assert "Root-Is-Purelib: false" in archive.read(metadata).decode()
 
 
-def test_sdist_has_the_sources_of_the_kernels_and_no_library(dist):
+def test_the_sdist_contains_the_kernel_sources_and_no_library(dist):
     with tarfile.open(only(dist, "*.tar.gz")) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"csrc/kernels.cc", "hatch_build.py", "pyproject.toml"} <= names
     assert not [name for name in names if name.endswith(".so")]
 
 
-def test_wheel_works_without_a_compiler(installed, no_compiler):
+def test_the_wheel_works_without_a_compiler(installed, no_compiler):
     with_kernels = aggregate(installed, path=no_compiler, kernels="require")
     without = aggregate(installed, path=no_compiler, kernels="off")
     assert (with_kernels["kernels"], without["kernels"]) == (True, False)
     assert np.allclose(with_kernels["w"], without["w"], rtol=1e-5, atol=1e-6)
 
 
-def test_unknown_mode_is_rejected_when_aggregating(installed):
-    done = run(installed, ROOT / "tests" / "packaging" / "aggregate.py", kernels="on")
+def test_an_unknown_kernel_mode_is_rejected_when_aggregating(installed):
+    done = run(installed, ROOT / "tests" / "packaging" / "print_aggregates.py", kernels="on")
     assert done.returncode != 0
     error = done.stderr.splitlines()[-1]
     assert "SettingError" in error
@@ -197,7 +199,7 @@ def test_unknown_mode_is_rejected_when_aggregating(installed):
 
 
 def other_pythons():
-    """Interpreters of other versions that work; a shim of pyenv may not."""
+    """Return working interpreters of other Python versions; a pyenv shim may not work."""
     folders = [*os.environ["PATH"].split(os.pathsep), *Path.home().glob(".pyenv/versions/*/bin")]
     found = {}
     for minor in {*range(11, 20)} - {sys.version_info.minor}:
@@ -207,7 +209,7 @@ def other_pythons():
     return found
 
 
-def test_wheel_serves_other_python_versions(dist, tmp_path, no_compiler):
+def test_the_wheel_works_with_other_python_versions(dist, tmp_path, no_compiler):
     for minor, python in (other_pythons() or {"same": sys.executable}).items():
         environment = new_environment(tmp_path / f"{minor}", python)
         install(environment, only(dist, "*.whl"), path=no_compiler)
@@ -215,7 +217,7 @@ def test_wheel_serves_other_python_versions(dist, tmp_path, no_compiler):
         assert level in ("1", "3", "4"), python
 
 
-def test_source_installs_and_works_without_a_compiler(dist, installed, tmp_path, no_compiler):
+def test_the_sdist_installs_and_works_without_a_compiler(dist, installed, tmp_path, no_compiler):
     built = build_wheel(only(dist, "*.tar.gz"), tmp_path, path=no_compiler)
     assert built.returncode == 0, built.stdout + built.stderr
     assert (built.stdout + built.stderr).count(NO_COMPILER) == 1
@@ -230,7 +232,7 @@ def test_source_installs_and_works_without_a_compiler(dist, installed, tmp_path,
     assert found["w"] == aggregate(installed, kernels="off")["w"]
     suite = [python, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-q", SUITE]
     succeed(*suite, path=no_compiler)
-    required = run(python, ROOT / "tests" / "packaging" / "aggregate.py", kernels="require")
+    required = run(python, ROOT / "tests" / "packaging" / "print_aggregates.py", kernels="require")
     assert required.returncode != 0
     assert "SettingError" in required.stderr.splitlines()[-1]
 
@@ -246,12 +248,20 @@ def test_required_kernels_without_a_compiler_are_an_error(tmp_path, no_compiler)
 
 @pytest.mark.parametrize(("kernels", "headers"), [("auto", ["jaxlib>=0.10"]), ("off", [])])
 def test_isolated_builds_install_jaxlib_only_to_compile(kernels, headers, no_compiler):
-    asked = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--show-dynamic-deps"]
-    assert literal_eval(succeed(*asked, kernels=kernels)) == headers
-    assert literal_eval(succeed(*asked, kernels=kernels, path=no_compiler)) == []
+    command = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--show-dynamic-deps",
+    ]
+    assert literal_eval(succeed(*command, kernels=kernels)) == headers
+    assert literal_eval(succeed(*command, kernels=kernels, path=no_compiler)) == []
 
 
-def test_editable_install_replaces_the_libraries(checkout):
+def test_an_editable_install_replaces_the_libraries(checkout):
     done = run_hook(checkout)
     assert done.returncode == 0, done.stderr
     folder = checkout / "src" / PACKAGE
@@ -260,7 +270,7 @@ def test_editable_install_replaces_the_libraries(checkout):
         assert b"older sources" not in (folder / name).read_bytes()
 
 
-def test_a_level_that_does_not_compile_is_left_out(checkout):
+def test_an_instruction_set_that_does_not_compile_is_left_out(checkout):
     (checkout / "csrc" / "kernels.cc").write_text("#ifdef __AVX512F__\n#error Too new.\n#endif\n")
     done = run_hook(checkout, kernels="require")
     assert done.returncode == 0, done.stderr
@@ -271,7 +281,7 @@ def test_a_level_that_does_not_compile_is_left_out(checkout):
 
 
 @pytest.mark.parametrize("kernels", ["auto", "off", "require"])
-def test_no_library_from_older_sources_stays(checkout, kernels):
+def test_no_library_from_older_sources_remains(checkout, kernels):
     (checkout / "csrc" / "kernels.cc").write_text("This is not C++.\n")
     done = run_hook(checkout, kernels=kernels)
     assert (done.returncode == 0) == (kernels != "require"), done.stderr
@@ -285,21 +295,21 @@ def test_no_library_from_older_sources_stays(checkout, kernels):
     assert not list((checkout / "src" / PACKAGE).iterdir())
 
 
-def test_unknown_mode_is_rejected(checkout):
+def test_an_unknown_kernel_mode_is_rejected_when_building(checkout):
     done = run_hook(checkout, kernels="on")
     assert done.returncode != 0
     line = "fedplus: FEDPLUS_KERNELS must be auto, off or require, got 'on'."
     assert line in done.stderr.splitlines()
 
 
-def test_missing_cxx_is_named(checkout):
+def test_a_missing_compiler_is_named(checkout):
     done = run_hook(checkout, cxx="no-such-compiler -x")
     assert done.returncode == 0
     line = "fedplus: no C++ compiler found (CXX=no-such-compiler -x); installing without"
     assert line in done.stderr
 
 
-def test_make_compiles_changed_kernels_only(checkout, tmp_path):
+def test_make_compiles_only_changed_kernels(checkout, tmp_path):
     new_environment(tmp_path / "environment")
     for name in (".ready", ".ready-dev"):
         (tmp_path / "environment" / name).touch()

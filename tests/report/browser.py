@@ -1,4 +1,4 @@
-"""A real Chromium, and a page in it that remembers everything that went wrong."""
+"""Opens pages in a real Chromium, and records their errors and network requests."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 CHROMIUM = Path("/usr/bin/chromium")
-QUIET = (
+OPTIONS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
@@ -17,62 +17,65 @@ SCHEMES = ("light", "dark")
 
 
 @contextlib.contextmanager
-def launched():
-    """Chromium; without it the test is skipped, or fails where FEDPLUS_BROWSER=required is set."""
+def launch_chromium():
+    """Start Chromium. Without it the test is skipped, or fails if FEDPLUS_BROWSER=required."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        _missing("playwright is not installed: pip install playwright")
+        _skip_or_fail("playwright is not installed: pip install playwright")
     if not CHROMIUM.exists():
-        _missing(f"{CHROMIUM} is not there: apt-get install chromium")
+        _skip_or_fail(f"{CHROMIUM} does not exist: apt-get install chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(QUIET))
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(OPTIONS))
         try:
             yield browser
         finally:
             browser.close()
 
 
-def _missing(why):
+def _skip_or_fail(reason):
     if os.environ.get("FEDPLUS_BROWSER") == "required":
-        pytest.fail(f"No browser, and FEDPLUS_BROWSER=required: {why}.")
-    pytest.skip(f"No browser: {why}.")
+        pytest.fail(f"No browser, and FEDPLUS_BROWSER=required: {reason}.")
+    pytest.skip(f"No browser: {reason}.")
 
 
-class Troubles:
-    """What went wrong on a page: ``errors`` (console and exceptions) and ``elsewhere`` (requests)."""
+class PageProblems:
+    """Problems of a page: ``errors`` (console, exceptions), ``foreign_requests`` (to other hosts)."""
 
     def __init__(self, page, allowed):
         self.errors = []
-        self.elsewhere = []
+        self.foreign_requests = []
         page.on("console", lambda m: m.type in {"error", "warning"} and self.errors.append(m.text))
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("request", lambda request: self._requested(request.url, allowed))
+        page.on("request", lambda request: self._check_request(request.url, allowed))
 
-    def _requested(self, url, allowed):
+    def _check_request(self, url, allowed):
         if not url.startswith((allowed, "data:", "blob:")):
-            self.elsewhere.append(url)
+            self.foreign_requests.append(url)
 
 
 @contextlib.contextmanager
-def opened(browser, url, size="desk", scheme="light", **context):
-    """A page at ``url`` (requests may go to its host, or its file, alone), and its troubles."""
+def open_page(browser, url, size="desk", scheme="light", **settings):
+    """Open ``url``, and yield the page and its problems; only requests to its host are allowed."""
     width, height = SIZES[size]
-    made = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=scheme, **context
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=scheme, **settings
     )
     try:
-        page = made.new_page()
+        page = context.new_page()
         host = url if url.startswith("file:") else "/".join(url.split("/")[:3]) + "/"
-        troubles = Troubles(page, host)
+        problems = PageProblems(page, host)
         page.goto(url)
-        yield page, troubles
+        yield page, problems
     finally:
-        made.close()
+        context.close()
 
 
-def wait(page, condition, arg=None, seconds=10):
-    """Ask until it is so: Playwright's own wait needs eval, which the page's policy forbids."""
+def wait_until(page, condition, arg=None, seconds=10):
+    """Wait for a JavaScript condition.
+
+    Playwright's own function needs eval, which the content security policy of the page forbids.
+    """
     deadline = time.monotonic() + seconds
     while not page.evaluate(condition, arg):
         assert time.monotonic() < deadline, condition
@@ -80,14 +83,14 @@ def wait(page, condition, arg=None, seconds=10):
 
 
 def scrolls_sideways(page):
-    """Whether the page, rather than a box on it, is wider than the window."""
+    """Return whether the page itself is wider than the window."""
     return page.evaluate(
         "document.documentElement.scrollWidth > document.documentElement.clientWidth"
     )
 
 
-def unlabelled(page):
-    """The ids of charts that say nothing to a screen reader."""
+def unlabelled_charts(page):
+    """Return the ids of charts without a description for screen readers."""
     return page.evaluate(
         "[...document.querySelectorAll('.js-plotly-plot')]"
         ".filter((e) => !(e.getAttribute('aria-label') || '').trim()).map((e) => e.id)"

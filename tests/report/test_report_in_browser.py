@@ -1,9 +1,9 @@
-"""The report in a real browser: it draws, answers to its controls, and asks nobody for anything."""
+"""The report in a real browser: charts are drawn, menus work, and nothing is requested."""
 
 import numpy as np
 import pytest
-from browser import SCHEMES, SIZES, opened, scrolls_sideways, unlabelled, wait
-from samples import Sample, study
+from browser import SCHEMES, SIZES, open_page, scrolls_sideways, unlabelled_charts, wait_until
+from sample_runs import Sample, study
 
 from fedplus.report.html import write_report
 
@@ -33,32 +33,32 @@ def traces(page, chart):
     )
 
 
-def lines_of(page, chart):
+def curves(page, chart):
     return [t for t in traces(page, chart) if "±" not in t["name"]]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("size", SIZES)
-def test_everything_is_drawn(browser, report, size, scheme):
+def test_all_charts_are_drawn(browser, report, size, scheme):
     path, _ = report
-    with opened(browser, path.as_uri(), size, scheme) as (page, troubles):
+    with open_page(browser, path.as_uri(), size, scheme) as (page, problems):
         drawn = page.evaluate("[...document.querySelectorAll('.js-plotly-plot')].map((e) => e.id)")
         assert set(drawn) == CHARTS
-        assert unlabelled(page) == []
+        assert unlabelled_charts(page) == []
         assert not scrolls_sideways(page)
         wide = page.evaluate(
             "[...document.querySelectorAll('.main-svg')].some((e) =>"
             " e.getBoundingClientRect().right > document.documentElement.clientWidth)"
         )
         assert not wide
-        assert troubles.errors == []
-        assert troubles.elsewhere == []
+        assert problems.errors == []
+        assert problems.foreign_requests == []
 
 
-def test_charts_show_the_runs(browser, report):
+def test_charts_show_the_values_of_the_runs(browser, report):
     path, runs = report
-    with opened(browser, path.as_uri()) as (page, _):
-        lines = lines_of(page, "learning-0")
+    with open_page(browser, path.as_uri()) as (page, _):
+        lines = curves(page, "learning-0")
         assert [line["name"] for line in lines] == ["FedAvg", "FedAvg+", "FedGeoMed+"]
         assert len(traces(page, "learning-0")) == 6
         scores = [[np.mean(line["personal_score"]) for line in run.lines] for run in runs[6:]]
@@ -73,56 +73,56 @@ def test_charts_show_the_runs(browser, report):
             "gains", "loses", "alone", "global model", "personal model",
         ]  # fmt: skip
         assert [t["type"] for t in traces(page, "gains-1")] == ["box"] * 3
-        assert [len(line["x"]) for line in lines_of(page, "change-0")] == [100] * 3
-        assert [line["x"] for line in lines_of(page, "path-0")] == [[0, 0.25, 0.5, 0.75, 1]] * 3
+        assert [len(line["x"]) for line in curves(page, "change-0")] == [100] * 3
+        assert [line["x"] for line in curves(page, "path-0")] == [[0, 0.25, 0.5, 0.75, 1]] * 3
         assert sorted(t["name"] for t in traces(page, "norms-0")) == sorted(
             ["other parties"] * 9 + ["◆ 0"]
         )
-        objective = lines_of(page, "certificate-0")[0]["y"]
+        objective = curves(page, "certificate-0")[0]["y"]
         assert objective == sorted(objective, reverse=True)
 
 
-def test_a_choice_changes_the_chart_and_its_words(browser, report):
+def test_a_menu_changes_the_chart_and_its_description(browser, report):
     path, _ = report
-    with opened(browser, path.as_uri()) as (page, troubles):
+    with open_page(browser, path.as_uri()) as (page, problems):
         for name, option in CHOICES.items():
             before = traces(page, f"{name}-0")
             label = page.get_attribute(f"#{name}-0", "aria-label")
             page.select_option(f"#{name}-choice", label=option)
             assert traces(page, f"{name}-0") != before
             assert page.get_attribute(f"#{name}-0", "aria-label") != label
-        assert troubles.errors == []
+        assert problems.errors == []
 
 
-def test_the_theme_follows_the_reader(browser, report):
+def test_the_theme_follows_the_system_setting(browser, report):
     path, _ = report
     ink = "getComputedStyle(document.querySelector('#learning-0 .xtick text')).fill"
-    with opened(browser, path.as_uri(), scheme="light") as (page, troubles):
+    with open_page(browser, path.as_uri(), scheme="light") as (page, problems):
         light = page.evaluate(ink)
         page.emulate_media(color_scheme="dark")
-        wait(page, f"{ink} !== '{light}'")
-        assert troubles.errors == []
+        wait_until(page, f"{ink} !== '{light}'")
+        assert problems.errors == []
 
 
-def test_on_paper(browser, report):
+def test_the_report_can_be_printed(browser, report):
     path, _ = report
     width = "document.querySelector('#learning-0')._fullLayout.width"
-    with opened(browser, path.as_uri(), scheme="dark") as (page, troubles):
+    with open_page(browser, path.as_uri(), scheme="dark") as (page, problems):
         on_screen = page.evaluate(width)
         page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-        wait(page, f"{width} === 680")
+        wait_until(page, f"{width} === 680")
         page.emulate_media(media="print")
         assert not page.is_visible("#learning-choice")
         page.emulate_media(media="screen")
         page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-        wait(page, f"{width} === {on_screen}")
+        wait_until(page, f"{width} === {on_screen}")
         assert page.pdf().startswith(b"%PDF")
-        assert troubles.errors == []
+        assert problems.errors == []
 
 
-def test_by_keyboard(browser, report):
+def test_the_report_can_be_used_with_the_keyboard(browser, report):
     path, _ = report
-    with opened(browser, path.as_uri()) as (page, _):
+    with open_page(browser, path.as_uri()) as (page, _):
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Skip to the results"
         page.keyboard.press("Enter")
@@ -133,21 +133,21 @@ def test_by_keyboard(browser, report):
         assert traces(page, "heat-0") != before
 
 
-def test_copying(browser, report):
+def test_the_command_can_be_copied(browser, report):
     path, _ = report
-    with opened(browser, path.as_uri()) as (page, _):
+    with open_page(browser, path.as_uri()) as (page, _):
         page.click("button[aria-label='Copy the command']")
-        wait(
+        wait_until(
             page,
             "['Copied', 'Selected'].includes(document.querySelector('.copied button').textContent)",
         )
 
 
-def test_hostile_names_stay_text(browser, tmp_path):
+def test_names_with_html_are_shown_as_text(browser, tmp_path):
     names = (HOSTILE, "<b>bold</b>", "&lt;i&gt;", '"quoted"')
     run = Sample(parties=4, names=names, label=HOSTILE).write(tmp_path / "run")
     path = write_report([run], tmp_path / "report.html", title=HOSTILE, command=HOSTILE)
-    with opened(browser, path.as_uri()) as (page, troubles):
+    with open_page(browser, path.as_uri()) as (page, problems):
         dialogs = []
         page.on("dialog", lambda dialog: dialogs.append(dialog.dismiss()))
         assert page.title() == HOSTILE
@@ -157,35 +157,35 @@ def test_hostile_names_stay_text(browser, tmp_path):
         )
         assert "<b>bold</b>" in shown
         assert "&lt;i&gt;" in shown
-        assert dialogs == troubles.errors == troubles.elsewhere == []
+        assert dialogs == problems.errors == problems.foreign_requests == []
 
 
-def test_no_other_script_may_run(browser, report):
+def test_the_policy_blocks_other_scripts(browser, report):
     path, _ = report
-    with opened(browser, path.as_uri()) as (page, troubles):
+    with open_page(browser, path.as_uri()) as (page, problems):
         page.evaluate(
             "() => { const s = document.createElement('script'); s.text = 'window.bad = 1';"
             " document.body.append(s); }"
         )
         assert page.evaluate("window.bad") is None
-        assert any("Content Security Policy" in error for error in troubles.errors)
+        assert any("Content Security Policy" in error for error in problems.errors)
         assert page.evaluate("fetch('https://example.org').then(() => 1, () => 0)") == 0
 
 
 def test_a_large_federation_is_drawn(browser, tmp_path):
     run = Sample(parties=1000, outliers=100, every=25).write(tmp_path / "run")
     path = write_report([run], tmp_path / "report.html")
-    with opened(browser, path.as_uri(), "phone", "dark") as (page, troubles):
+    with open_page(browser, path.as_uri(), "phone", "dark") as (page, problems):
         assert len(traces(page, "heat-0")[0]["z"]) == 200
         assert len(traces(page, "gains-0")[-1]["x"]) == 60
         assert len(traces(page, "norms-0")) == 23
         assert not scrolls_sideways(page)
-        assert troubles.errors == []
+        assert problems.errors == []
 
 
-def test_a_run_without_a_round_is_a_page(browser, tmp_path):
+def test_a_run_without_evaluations_has_a_report(browser, tmp_path):
     run = Sample().write(tmp_path / "run", upto=0, state="running")
     path = write_report([run], tmp_path / "report.html")
-    with opened(browser, path.as_uri()) as (page, troubles):
+    with open_page(browser, path.as_uri()) as (page, problems):
         assert "No run on digits-robust has been evaluated yet." in page.inner_text(".verdict")
-        assert troubles.errors == []
+        assert problems.errors == []

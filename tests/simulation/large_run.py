@@ -1,4 +1,4 @@
-"""100,000 parties, 784 features, 100 active a round: prints the peak memory of the process in kB."""
+"""A run with 100,000 parties, 784 features and a cohort of 100; prints the peak memory in kB."""
 
 import dataclasses
 import sys

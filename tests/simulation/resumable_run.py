@@ -1,4 +1,4 @@
-"""A run in a process of its own, to be killed: ``python resumable_run.py FOLDER ROUNDS OUT``."""
+"""A run that a test kills and starts again: ``python resumable_run.py FOLDER ROUNDS OUT``."""
 
 import sys
 from pathlib import Path
@@ -16,8 +16,8 @@ def main(folder, rounds, out):
         checkpoint=folder or None, checkpoint_every=5 if folder else None, resume=bool(folder),
     )  # fmt: skip
     arrays = {"w_local": run.state.w_local, "w_global": run.state.w_global}
-    judged = {f"evaluated {name}": values for name, values in run.evaluations.items()}
-    np.savez(Path(out), **arrays, **run.figures, **judged)
+    evaluations = {f"evaluated {name}": values for name, values in run.evaluations.items()}
+    np.savez(Path(out), **arrays, **run.figures, **evaluations)
 
 
 if __name__ == "__main__":

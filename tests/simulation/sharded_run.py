@@ -15,8 +15,8 @@ from small_federation import CLASSIFIER, federation
 def main(out):
     devices = jax.devices()
     mesh = jax.sharding.Mesh(np.array(devices), ("parties",)) if len(devices) > 1 else None
-    found = {"devices": len(devices)}
-    even, uneven = (30,) * 16, (30, 7, 45, 12, 20)  # rows spread over the devices, and not
+    results = {"devices": len(devices)}
+    even, uneven = (30,) * 16, (30, 7, 45, 12, 20)  # The rows of the first are sharded.
     plus = {"eta": 0.1, "sigma": 1.0, "delta": 0.05}
     for name, sizes, method in (
         ("fedavg", even, fp.presets.fedavg(eta=0.1)),
@@ -27,11 +27,11 @@ def main(out):
             method, federation(sizes), CLASSIFIER, rounds=5, cohort=5, steps=3, batch_size=8,
             evaluate_every=2, mesh=mesh,
         )  # fmt: skip
-        found[f"{name} {len(sizes)} models"] = run.models
-        found[f"{name} {len(sizes)} loss"] = run.evaluations["personal_loss"]
-        found[f"{name} {len(sizes)} cohort"] = run.figures["cohort"]
+        results[f"{name} {len(sizes)} models"] = run.models
+        results[f"{name} {len(sizes)} loss"] = run.evaluations["personal_loss"]
+        results[f"{name} {len(sizes)} cohort"] = run.figures["cohort"]
     if jax.process_index() == 0:
-        np.savez(out, **found)
+        np.savez(out, **results)
 
 
 if __name__ == "__main__":

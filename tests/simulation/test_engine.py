@@ -1,4 +1,4 @@
-"""The engine against a plain loop in NumPy, and against itself in other guises."""
+"""The engine equals a plain NumPy loop, and does not depend on pauses, lanes or memory layout."""
 
 import dataclasses
 
@@ -25,30 +25,30 @@ def flat(params):
     return np.concatenate([params["bias"], params["weight"].ravel()])
 
 
-def shaped(w):
+def unflat(w):
     return {"bias": w[:3], "weight": w[3:].reshape(4, 3)}
 
 
 def plain_run(parties, *, seed, rounds, cohort, steps, batch, lam, sigma=0.0, theta=None):
-    """Algorithm 1 with the mean over the active parties, as a loop over parties and steps.
+    """Run Algorithm 1 with the mean over the active parties, as a loop over parties and steps.
 
-    Only the random draws are the engine's: S^t and the minibatches' rows.
+    Only the random draws, S^t and the rows of the minibatches, come from the engine.
     """
     train = parties.train
-    for_init, for_rounds = jax.random.split(jax.random.key(seed))
-    w_global = flat(jax.tree.map(np.asarray, CLASSIFIER.init(for_init))).astype(float)
+    init_key, round_key = jax.random.split(jax.random.key(seed))
+    w_global = flat(jax.tree.map(np.asarray, CLASSIFIER.init(init_key))).astype(float)
     w_local = np.tile(w_global, (parties.parties, 1))
     kappa = 1 / (1 + ETA * sigma)
     for t in range(rounds):
-        for_cohort, for_batches, _, _ = jax.random.split(jax.random.fold_in(for_rounds, t), 4)
-        chosen, _ = Uniform(cohort)(for_cohort, jnp.array(t), parties.parties)
-        words = jax.random.bits(for_batches, (cohort,))
+        cohort_key, batch_key, _, _ = jax.random.split(jax.random.fold_in(round_key, t), 4)
+        chosen, _ = Uniform(cohort)(cohort_key, jnp.array(t), parties.parties)
+        words = jax.random.bits(batch_key, (cohort,))
         for word, k in zip(words, np.asarray(chosen), strict=True):
-            made = minibatches(word, jnp.asarray(train.start[k]), jnp.asarray(train.size[k]), batch)
+            draw = minibatches(word, jnp.asarray(train.start[k]), jnp.asarray(train.size[k]), batch)
             w = (1 - lam) * w_local[k] + lam * w_global
             for i in range(steps(k)):
-                rows = np.asarray(made(jnp.int32(i)))
-                _, g = plain_loss(shaped(w), train.x[rows], train.y[rows])
+                rows = np.asarray(draw(jnp.int32(i)))
+                _, g = plain_loss(unflat(w), train.x[rows], train.y[rows])
                 w = kappa * (w - ETA * flat(g)) + (1 - kappa) * w_global
             w_local[k] = w
         w_global = w_local[np.asarray(chosen)].mean(0)
@@ -57,7 +57,7 @@ def plain_run(parties, *, seed, rounds, cohort, steps, batch, lam, sigma=0.0, th
 
 @pytest.mark.parametrize("each", ["vmap", "map"])
 @pytest.mark.parametrize(
-    ("asked", "steps"),
+    ("settings", "steps"),
     [
         ({"steps": 3}, lambda k: 3),
         ({"steps": [1, 4, 2, 3, 5]}, lambda k: [1, 4, 2, 3, 5][k]),
@@ -65,7 +65,7 @@ def plain_run(parties, *, seed, rounds, cohort, steps, batch, lam, sigma=0.0, th
         ({"epochs": 0.5}, lambda k: int(np.ceil(0.5 * federation().train.size[k] / 8))),
     ],
 )
-def test_fedavg_is_the_plain_loop(asked, steps, each):
+def test_fedavg_is_the_plain_loop(settings, steps, each):
     parties = federation()
     method = presets.fedavg(eta=ETA)
     run = fp.simulate(
@@ -77,7 +77,7 @@ def test_fedavg_is_the_plain_loop(asked, steps, each):
         batch_size=8,
         seed=5,
         each=each,
-        **asked,
+        **settings,
     )
     expected, _ = plain_run(parties, seed=5, rounds=ROUNDS, cohort=3, steps=steps, batch=8, lam=1.0)
     np.testing.assert_allclose(run.w_global, expected, rtol=2e-4, atol=2e-5)
@@ -85,25 +85,29 @@ def test_fedavg_is_the_plain_loop(asked, steps, each):
 
 def test_fedprox_and_local_training_are_the_plain_loop():
     parties = federation()
-    asked = {"rounds": ROUNDS, "cohort": 2, "steps": 4, "batch_size": 6, "seed": 1}
+    settings = {"rounds": ROUNDS, "cohort": 2, "steps": 4, "batch_size": 6, "seed": 1}
     plain = {"seed": 1, "rounds": ROUNDS, "cohort": 2, "steps": lambda k: 4, "batch": 6}
-    prox = fp.simulate(presets.fedprox(eta=ETA, sigma=1.0), parties, CLASSIFIER, **asked)
+    prox = fp.simulate(presets.fedprox(eta=ETA, sigma=1.0), parties, CLASSIFIER, **settings)
     expected, _ = plain_run(parties, lam=1.0, sigma=1.0, **plain)
     np.testing.assert_allclose(prox.w_global, expected, rtol=2e-4, atol=2e-5)
-    local = fp.simulate(presets.local_sgd(eta=ETA), parties, CLASSIFIER, **asked)
+    local = fp.simulate(presets.local_sgd(eta=ETA), parties, CLASSIFIER, **settings)
     _, expected = plain_run(parties, lam=0.0, **plain)
     np.testing.assert_allclose(local.models, expected, rtol=2e-4, atol=2e-5)
 
 
 GEO = {"eta": ETA, "sigma": 1.0, "delta": 0.05}
-ASKED = {"rounds": 9, "cohort": 3, "steps": 3, "batch_size": 8}
+SETTINGS = {"rounds": 9, "cohort": 3, "steps": 3, "batch_size": 8}
 
 
-def test_pauses_change_nothing():
-    """Bit by bit: evaluated after every round, after every fourth, and at the end alone."""
+def test_evaluations_do_not_change_the_run():
+    """Runs with an evaluation every 1, 4 or 9 rounds are equal bit by bit."""
     runs = [
         fp.simulate(
-            presets.fedgeomed_plus(**GEO), federation(), CLASSIFIER, evaluate_every=every, **ASKED
+            presets.fedgeomed_plus(**GEO),
+            federation(),
+            CLASSIFIER,
+            evaluate_every=every,
+            **SETTINGS,
         )
         for every in (1, 4, 9)
     ]
@@ -115,9 +119,9 @@ def test_pauses_change_nothing():
             np.testing.assert_array_equal(values, runs[0].figures[name])
 
 
-def test_same_seed_same_run_other_seed_another():
+def test_the_seed_determines_the_run():
     one, same, other = (
-        fp.simulate(presets.fedcomed_plus(**GEO), federation(), CLASSIFIER, seed=seed, **ASKED)
+        fp.simulate(presets.fedcomed_plus(**GEO), federation(), CLASSIFIER, seed=seed, **SETTINGS)
         for seed in (3, 3, 4)
     )
     np.testing.assert_array_equal(one.models, same.models)
@@ -125,15 +129,15 @@ def test_same_seed_same_run_other_seed_another():
     assert (one.figures["cohort"] != other.figures["cohort"]).any()
 
 
-def test_several_settings_and_seeds_at_once_are_each_by_itself():
+def test_the_runs_of_a_sweep_are_the_single_runs():
     methods = [presets.fedgeomed_plus(eta=ETA, sigma=1.0, delta=delta) for delta in (0.01, 0.1)]
-    runs = fp.sweep(methods, federation(), CLASSIFIER, seeds=[0, 7], **ASKED)
-    alone = [
-        fp.simulate(method, federation(), CLASSIFIER, seed=seed, **ASKED)
+    runs = fp.sweep(methods, federation(), CLASSIFIER, seeds=[0, 7], **SETTINGS)
+    single_runs = [
+        fp.simulate(method, federation(), CLASSIFIER, seed=seed, **SETTINGS)
         for method in methods
         for seed in (0, 7)
     ]
-    for run, single in zip(runs, alone, strict=True):
+    for run, single in zip(runs, single_runs, strict=True):
         assert run.seed == single.seed
         np.testing.assert_allclose(run.models, single.models, rtol=1e-4, atol=1e-6)
         np.testing.assert_array_equal(run.figures["cohort"], single.figures["cohort"])
@@ -142,11 +146,11 @@ def test_several_settings_and_seeds_at_once_are_each_by_itself():
         )
 
 
-def test_an_optax_optimiser_takes_the_place_of_the_step():
-    """Adam learns here, and with one plain SGD written as Optax's it is the plain step."""
+def test_an_optax_optimizer_replaces_the_local_step():
+    """Optax's SGD equals the built-in step, and Adam learns."""
     local = fp.LocalSolve(fp.L2(0.05), eta=ETA, sigma=1.0, optimizer=optax.sgd(ETA))
-    same = fp.simulate(fp.FedPlus(local), federation(), CLASSIFIER, **ASKED)
-    plain = fp.simulate(presets.fedgeomed_plus(**GEO), federation(), CLASSIFIER, **ASKED)
+    same = fp.simulate(fp.FedPlus(local), federation(), CLASSIFIER, **SETTINGS)
+    plain = fp.simulate(presets.fedgeomed_plus(**GEO), federation(), CLASSIFIER, **SETTINGS)
     np.testing.assert_allclose(same.models, plain.models, rtol=1e-5, atol=1e-6)
     local = fp.LocalSolve(fp.Anchor(), eta=0.05, lam=1.0, optimizer=optax.adam(0.05))
     adam = fp.simulate(
@@ -155,8 +159,8 @@ def test_an_optax_optimiser_takes_the_place_of_the_step():
     assert adam.summary().mean > 0.85
 
 
-def test_parties_from_ten_samples_to_a_hundred_thousand():
-    """No padding: the largest party's steps and rows are its own affair."""
+def test_parties_may_have_ten_samples_or_a_hundred_thousand():
+    """Each party does its own number of steps; nothing is padded to the largest party."""
     sizes = (13, 40, 125, 1_250, 125_000)
     parties = federation(sizes)
     run = fp.simulate(
@@ -170,12 +174,12 @@ def test_parties_from_ten_samples_to_a_hundred_thousand():
 
 def test_absent_parties_keep_their_models_and_do_not_count():
     parties = federation()
-    there = np.zeros((1, 5), bool)
-    there[0, [1, 4]] = True
+    available = np.zeros((1, 5), bool)
+    available[0, [1, 4]] = True
     for method in (presets.fedavg(eta=ETA), presets.fedgeomed_plus(**GEO)):
         run = fp.simulate(
             method, parties, CLASSIFIER, rounds=4, steps=2, batch_size=8,
-            cohort=Trace(jnp.array(there), 3), path=[1.0],  # So that FedAvg, too, keeps all models.
+            cohort=Trace(jnp.array(available), 3), path=[1.0],  # FedAvg keeps all models for it.
         )  # fmt: skip
         first = fp.simulate(presets.local_sgd(eta=1e-9), parties, CLASSIFIER, rounds=1, steps=1)
         moved = abs(run.state.w_local - first.models).max(1) > 1e-4
@@ -187,30 +191,30 @@ def test_absent_parties_keep_their_models_and_do_not_count():
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedprox", "rfa", "coordinate_median"])
-def test_methods_whose_parties_keep_nothing_hold_the_cohorts_rows_alone(name):
-    """And are otherwise the same, bit by bit: with weights, faults, absent parties and stragglers."""
-    there = np.random.default_rng(0).random((7, 5)) < 0.7
+def test_stateless_methods_hold_only_the_cohorts_rows_and_have_the_same_result(name):
+    """The results are equal bit by bit, with weights, faults, absent parties and stragglers."""
+    available = np.random.default_rng(0).random((7, 5)) < 0.7
     method = getattr(presets, name)(**({"sigma": 1.0} if name == "fedprox" else {}), eta=ETA)
     assert method.is_stateless()
-    asked = {
+    settings = {
         "rounds": 7, "steps": 3, "batch_size": 8, "evaluate_every": 3, "weights": "size",
-        "cohort": Trace(jnp.array(there), 3), "stragglers": Stragglers(0.4, drop=True),
+        "cohort": Trace(jnp.array(available), 3), "stragglers": Stragglers(0.4, drop=True),
         "faults": Fault(parties=(2,), attack=sign_flip()),
     }  # fmt: skip
-    run = fp.simulate(method, federation(), CLASSIFIER, **asked)
-    kept = fp.simulate(method, federation(), CLASSIFIER, path=[1.0], **asked)
+    run = fp.simulate(method, federation(), CLASSIFIER, **settings)
+    full = fp.simulate(method, federation(), CLASSIFIER, path=[1.0], **settings)
     assert run.state.w_local.shape == (3, 15)
-    assert kept.state.w_local.shape == (5, 15)
-    np.testing.assert_array_equal(run.w_global, kept.w_global)
+    assert full.state.w_local.shape == (5, 15)
+    np.testing.assert_array_equal(run.w_global, full.w_global)
     assert run.models.shape == (5, 15)
-    np.testing.assert_array_equal(run.models, kept.models)
+    np.testing.assert_array_equal(run.models, full.models)
     np.testing.assert_array_equal(run.parameters(4)["bias"], run.w_global[:3])
-    for figures in ("figures", "evaluations"):
-        for what, values in getattr(run, figures).items():
-            np.testing.assert_array_equal(values, getattr(kept, figures)[what], err_msg=what)
+    for records in ("figures", "evaluations"):
+        for name, values in getattr(run, records).items():
+            np.testing.assert_array_equal(values, getattr(full, records)[name], err_msg=name)
 
 
-def test_which_methods_are_stateless():
+def test_methods_that_use_the_parties_own_models_are_not_stateless():
     fedavg = presets.fedavg(eta=ETA)
     assert not dataclasses.replace(fedavg, over="all").is_stateless()
     assert not presets.fedavg_plus(eta=ETA, sigma=1.0).is_stateless()
@@ -218,48 +222,48 @@ def test_which_methods_are_stateless():
     assert not dataclasses.replace(fedavg, local=local).is_stateless()
 
 
-def test_nobody_there_changes_nothing():
+def test_rounds_without_available_parties_change_nothing():
     cohort = Trace(jnp.zeros((1, 5), bool), 2)
     run = fp.simulate(
         presets.fedavg(eta=ETA), federation(), CLASSIFIER, rounds=2, steps=2, cohort=cohort
     )
-    for_init, _ = jax.random.split(jax.random.key(0))
-    start = flat(jax.tree.map(np.asarray, jax.jit(CLASSIFIER.init)(for_init)))
+    init_key, _ = jax.random.split(jax.random.key(0))
+    start = flat(jax.tree.map(np.asarray, jax.jit(CLASSIFIER.init)(init_key)))
     np.testing.assert_array_equal(run.w_global, start)
 
 
-def test_dropped_stragglers_are_left_out_and_kept_ones_are_not():
-    asked = {"rounds": 5, "steps": 6, "batch_size": 8, "cohort": 4}
+def test_dropped_stragglers_are_left_out_and_others_are_not():
+    settings = {"rounds": 5, "steps": 6, "batch_size": 8, "cohort": 4}
     late = Stragglers(0.5, drop=True)
     dropping = fp.simulate(
-        presets.fedavg(eta=ETA), federation(), CLASSIFIER, stragglers=late, **asked
+        presets.fedavg(eta=ETA), federation(), CLASSIFIER, stragglers=late, **settings
     )
     assert dropping.figures["dropped"].tolist() == [2] * 5
     keeping = fp.simulate(
-        presets.fedavg(eta=ETA), federation(), CLASSIFIER, stragglers=Stragglers(0.5), **asked
+        presets.fedavg(eta=ETA), federation(), CLASSIFIER, stragglers=Stragglers(0.5), **settings
     )
     assert keeping.figures["dropped"].tolist() == [0] * 5
     np.testing.assert_array_equal(dropping.figures["steps"], keeping.figures["steps"])
     assert not np.allclose(dropping.w_global, keeping.w_global)
 
 
-def shifted(array):
-    """The same numbers, at an odd place in memory."""
-    room = np.empty(array.nbytes + 4, np.uint8)
-    moved = room[4:].view(array.dtype).reshape(array.shape)
-    moved[...] = array
-    return moved
+def unaligned(array):
+    """Return a copy whose memory is not aligned."""
+    buffer = np.empty(array.nbytes + 4, np.uint8)
+    copy = buffer[4:].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
-def test_data_of_the_same_shape_compiles_nothing_anew_wherever_it_lies():
+def test_unaligned_data_of_the_same_shape_compiles_nothing_again():
     data = federation()
-    elsewhere = data._replace(
-        train=data.train._replace(x=shifted(data.train.x), y=shifted(data.train.y)),
-        test=data.test._replace(x=shifted(data.test.x), y=shifted(data.test.y)),
+    moved = data._replace(
+        train=data.train._replace(x=unaligned(data.train.x), y=unaligned(data.train.y)),
+        test=data.test._replace(x=unaligned(data.test.x), y=unaligned(data.test.y)),
     )
     method = presets.fedavg(eta=0.1)
     one = fp.simulate(method, data, CLASSIFIER, rounds=3, steps=2)
     programs = run_rounds._cache_size(), evaluate_parties._cache_size()
-    other = fp.simulate(method, elsewhere, CLASSIFIER, rounds=3, steps=2)
+    other = fp.simulate(method, moved, CLASSIFIER, rounds=3, steps=2)
     assert (run_rounds._cache_size(), evaluate_parties._cache_size()) == programs
     assert np.array_equal(one.models, other.models)

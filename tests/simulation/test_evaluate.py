@@ -1,4 +1,4 @@
-"""Evaluation and figures, by their definitions."""
+"""Evaluations and round statistics follow their definitions."""
 
 import jax
 import jax.numpy as jnp
@@ -31,26 +31,26 @@ def run():
     )  # fmt: skip
 
 
-def shaped(w):
+def unflat(w):
     w = np.asarray(w)
     return {"bias": w[:3], "weight": w[3:].reshape(4, 3)}
 
 
-def by_hand(split, models):
-    """Loss and accuracy of each party's rows under its own model."""
-    found = []
+def plain_scores(split, models):
+    """Return loss and accuracy of each party's rows under its own model."""
+    scores = []
     for k in range(len(split.size)):
         x, y = split.party(k)
-        hits = apply(shaped(models[k]), x).argmax(1) == y
-        found.append((plain_loss(shaped(models[k]), x, y)[0].mean(), hits.mean()))
-    return np.array(found).T
+        correct = apply(unflat(models[k]), x).argmax(1) == y
+        scores.append((plain_loss(unflat(models[k]), x, y)[0].mean(), correct.mean()))
+    return np.array(scores).T
 
 
-def test_personal_and_global_are_each_partys_own_samples(run):
+def test_personal_and_global_scores_are_over_each_partys_own_samples(run):
     parties = run.federation
     n = parties.parties
     for which, models in (("personal", run.models), ("global", np.tile(run.w_global, (n, 1)))):
-        loss, score = by_hand(parties.test, models)
+        loss, score = plain_scores(parties.test, models)
         np.testing.assert_allclose(run.evaluations[f"{which}_loss"][-1], loss, rtol=1e-4)
         np.testing.assert_allclose(run.evaluations[f"{which}_score"][-1], score, rtol=1e-6)
     assert run.evaluations["round"].tolist() == [4, 8]
@@ -63,38 +63,38 @@ def test_the_path_leads_from_the_personal_to_the_global_model(run):
     np.testing.assert_allclose(score[:, -1], run.evaluations["global_score"], rtol=1e-6)
 
 
-def test_the_path_of_fedavg_begins_where_its_parties_steps_ended(run):
-    """Its parties use w̃, so the personal model would be no beginning (the paper's Figure 3)."""
-    common = fp.simulate(
+def test_the_path_of_fedavg_begins_at_the_locally_trained_models(run):
+    """Its personal models equal w̃, so a path from them would be a point (the paper's Figure 3)."""
+    fedavg = fp.simulate(
         presets.fedavg(eta=0.1), run.federation, run.model, rounds=2, steps=3, path=(0.0, 0.3, 1.0)
     )
     for i, lam in enumerate((0.0, 0.3, 1.0)):
-        between = (1 - lam) * common.state.w_local + lam * common.w_global
-        _, score = by_hand(run.federation.test, np.asarray(between))
-        np.testing.assert_allclose(common.evaluations["path_score"][-1, i], score, rtol=1e-6)
+        models = (1 - lam) * fedavg.state.w_local + lam * fedavg.w_global
+        _, score = plain_scores(run.federation.test, np.asarray(models))
+        np.testing.assert_allclose(fedavg.evaluations["path_score"][-1, i], score, rtol=1e-6)
 
 
 def test_the_objective_is_f_sigma(run):
-    """As ``Objective`` has it, from each party's whole training data."""
+    """The recorded value equals ``Objective.f_sigma`` over all training samples."""
     train = run.federation.train
-    losses, _ = by_hand(train, run.state.w_local)
-    whole = fp.Objective(
+    losses, _ = plain_scores(train, run.state.w_local)
+    objective = fp.Objective(
         fp.L2(GEO["delta"]), GEO["sigma"], jnp.asarray(losses), loss=lambda w, data: data
     )
-    expected = whole.f_sigma(run.state.w_local, run.state.w_global)
+    expected = objective.f_sigma(run.state.w_local, run.state.w_global)
     assert run.evaluations["objective"][-1] == pytest.approx(float(expected), rel=1e-4)
 
 
-def test_transfer_is_every_model_on_every_partys_data(run):
-    found = run.transfer()
+def test_transfer_evaluates_every_model_on_every_partys_data(run):
+    transfer = run.transfer()
     test = run.federation.test
     for k in range(5):
-        _, score = by_hand(test, np.tile(run.models[k], (5, 1)))
-        np.testing.assert_allclose(found[k], score, rtol=1e-6)
+        _, score = plain_scores(test, np.tile(run.models[k], (5, 1)))
+        np.testing.assert_allclose(transfer[k], score, rtol=1e-6)
 
 
-def test_v_norm_and_the_change_at_aggregation(run):
-    """‖v_k‖ = max(‖w_k − w̃‖ − δ, 0); Fed+ changes no personal model when it aggregates."""
+def test_v_norm_follows_its_formula_and_aggregation_changes_no_personal_model(run):
+    """‖v_k‖ = max(‖w_k − w̃‖ − δ, 0) in FedGeoMed+."""
     gap = np.linalg.norm(run.models - run.w_global, axis=1)
     expected = np.maximum(gap - GEO["delta"], 0)
     np.testing.assert_allclose(run.evaluations["v_norm"][-1], expected, rtol=1e-4, atol=1e-6)
@@ -105,12 +105,12 @@ def test_v_norm_and_the_change_at_aggregation(run):
 
 
 def test_fedavg_replaces_each_model_by_the_mean():
-    """One round, all parties: the change is w̃ minus what each had learned alone."""
+    """After one round of all parties the change is w̃ minus each party's locally trained model."""
     parties = federation(SIZES)
-    asked = {"rounds": 1, "steps": 4, "batch_size": 8}
-    alone = fp.simulate(presets.local_sgd(eta=0.1), parties, CLASSIFIER, **asked)
-    fedavg = fp.simulate(presets.fedavg(eta=0.1), parties, CLASSIFIER, **asked)
-    change = alone.models.mean(0) - alone.models
+    settings = {"rounds": 1, "steps": 4, "batch_size": 8}
+    local = fp.simulate(presets.local_sgd(eta=0.1), parties, CLASSIFIER, **settings)
+    fedavg = fp.simulate(presets.fedavg(eta=0.1), parties, CLASSIFIER, **settings)
+    change = local.models.mean(0) - local.models
     np.testing.assert_allclose(fedavg.figures["change_mean"][0], change.mean(1), atol=1e-6)
     np.testing.assert_allclose(fedavg.figures["change_std"][0], change.std(1), rtol=1e-3)
 
@@ -118,46 +118,46 @@ def test_fedavg_replaces_each_model_by_the_mean():
 def test_blocks_cover_every_row_once():
     parties = federation((3, 1000, 9, 17, 400))
     blocks, rows = split_into_blocks(parties.train)
-    seen = np.concatenate(
+    covered = np.concatenate(
         [np.arange(f, f + c) for f, c in zip(blocks.first, blocks.filled, strict=True)]
     )
-    np.testing.assert_array_equal(np.sort(seen), np.arange(len(parties.train.x)))
+    np.testing.assert_array_equal(np.sort(covered), np.arange(len(parties.train.x)))
     models = jnp.asarray(np.random.default_rng(0).normal(size=(5, 15)), jnp.float32)
-    loss, score = by_hand(parties.train, models)
-    found = evaluate_parties(CLASSIFIER, rows, blocks, models)
-    np.testing.assert_allclose(found.loss, loss, rtol=1e-4)
-    np.testing.assert_allclose(found.score, score, rtol=1e-6)
+    loss, score = plain_scores(parties.train, models)
+    evaluated = evaluate_parties(CLASSIFIER, rows, blocks, models)
+    np.testing.assert_allclose(evaluated.loss, loss, rtol=1e-4)
+    np.testing.assert_allclose(evaluated.score, score, rtol=1e-6)
 
 
-def test_summary_by_its_definitions():
+def test_a_summary_follows_its_definitions():
     rng = np.random.default_rng(0)
     score, size = rng.uniform(size=25), rng.integers(1, 100, 25)
-    found = summary(score, size)
-    assert found.mean == pytest.approx(score.mean())
-    assert found.pooled == pytest.approx((score * size).sum() / size.sum())
-    assert found.worst_decile == pytest.approx(np.sort(score)[:2].mean())
-    assert found.std == pytest.approx(score.std())
+    result = summary(score, size)
+    assert result.mean == pytest.approx(score.mean())
+    assert result.pooled == pytest.approx((score * size).sum() / size.sum())
+    assert result.worst_decile == pytest.approx(np.sort(score)[:2].mean())
+    assert result.std == pytest.approx(score.std())
     assert summary(score, size, "lower").worst_decile == pytest.approx(np.sort(score)[-2:].mean())
 
 
-def test_majority_class_answers_the_commonest_training_label(run):
+def test_majority_class_predicts_the_most_frequent_training_label(run):
     train, test = run.federation.train, run.federation.test
-    found = majority_class(train, test)
+    accuracy = majority_class(train, test)
     for k in range(5):
-        common = np.bincount(train.party(k)[1]).argmax()
-        assert found[k] == np.mean(test.party(k)[1] == common)
+        most_frequent = np.bincount(train.party(k)[1]).argmax()
+        assert accuracy[k] == np.mean(test.party(k)[1] == most_frequent)
 
 
-def answered_one_by_one(federation, task, answer):
-    """Each party's mean score, of the answer to its own training labels, by the definition."""
+def constant_scores(federation, task, answer):
+    """Yield each party's mean test score for a constant prediction from its training labels."""
     for k in range(federation.parties):
         y = federation.test.party(k)[1]
         yield np.mean(task.score(jnp.asarray(answer(federation.train.party(k)[1], len(y))), y))
 
 
 @pytest.mark.parametrize("task", [CLASSIFICATION, BINARY, REGRESSION], ids=lambda task: task.name)
-def test_a_constant_answer_is_each_partys_own(task):
-    """Parties of 1 to 30 samples, and each has seen labels of its own, up to another largest one."""
+def test_the_constant_answer_uses_each_partys_own_training_labels(task):
+    """Parties have 1 to 30 samples and different sets of labels."""
     rng = np.random.default_rng(0)
 
     def labels(k):
@@ -168,19 +168,19 @@ def test_a_constant_answer_is_each_partys_own(task):
     train, test = ([(np.zeros((len(y), 1)), y) for y in map(labels, range(12))] for _ in range(2))
     federation = fp.Federation.from_arrays(train, test)
 
-    def answer(seen, times):
+    def answer(y, times):
         if task is REGRESSION:
-            return np.tile(seen.mean(0), (times, 1))
-        most = np.bincount(seen).argmax()
-        return np.tile([[most - 0.5]] if task is BINARY else np.eye(12)[[most]], (times, 1))
+            return np.tile(y.mean(0), (times, 1))
+        label = np.bincount(y).argmax()
+        return np.tile([[label - 0.5]] if task is BINARY else np.eye(12)[[label]], (times, 1))
 
-    found = constant_answer(federation, task)
-    expected = list(answered_one_by_one(federation, task, answer))
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    scores = constant_answer(federation, task)
+    expected = list(constant_scores(federation, task, answer))
+    np.testing.assert_allclose(scores, expected, rtol=1e-5)
     assert len(set(np.round(expected, 6))) > 3
 
 
-def test_a_partys_parameters_by_number_and_by_name(run):
+def test_parameters_are_found_by_index_and_by_name(run):
     for party in (2, "2"):
         params = run.parameters(party)
         np.testing.assert_array_equal(ravel(params).w, run.models[2])

@@ -1,4 +1,4 @@
-"""The bar: on a terminal, and nowhere else."""
+"""The progress bar appears on a terminal and nowhere else."""
 
 import pytest
 
@@ -11,12 +11,12 @@ fp.simulate(fp.presets.fedavg(eta=0.1), federation(), CLASSIFIER, rounds=40, ste
 """
 
 
-def test_a_person_sees_rounds_speed_time_left_and_the_score():
+def test_the_bar_shows_rounds_speed_time_left_and_the_score():
     text = seen(PROGRAM, on_terminal=True)
-    for what in ("40/40", "rounds/s", "0:00:0", "accuracy"):
-        assert what in text
+    for part in ("40/40", "rounds/s", "0:00:0", "accuracy"):
+        assert part in text
 
 
 @pytest.mark.parametrize(("on_terminal", "more"), [(False, {}), (True, {"CI": "true"})])
-def test_a_pipe_and_ci_see_nothing(on_terminal, more):
+def test_a_pipe_and_ci_get_no_bar(on_terminal, more):
     assert seen(PROGRAM, on_terminal, **more) == ""

@@ -1,4 +1,4 @@
-"""Parties' models in a file: the same run, in bounded memory."""
+"""A run with the parties' models in a file equals the run in memory, and needs little memory."""
 
 import dataclasses
 import subprocess
@@ -16,13 +16,13 @@ from small_federation import CLASSIFIER, federation
 
 SIZES = tuple(range(20, 31))
 PLUS = dataclasses.replace(presets.fedgeomed_plus(eta=0.1, sigma=1.0, delta=0.05), over="active")
-ASKED = {"rounds": 9, "cohort": 3, "steps": 3, "batch_size": 8, "evaluate_every": 4}
+SETTINGS = {"rounds": 9, "cohort": 3, "steps": 3, "batch_size": 8, "evaluate_every": 4}
 
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch):
-    """Four rows: a page holds one round, and an evaluation turns three pages."""
-    monkeypatch.setattr(setup, "PAGE", 4)
+    """Use pages of four rows: one round per page, and three pages per evaluation."""
+    monkeypatch.setattr(setup, "PAGE_ROWS", 4)
 
 
 def assert_same(one, other):
@@ -46,22 +46,22 @@ def assert_same(one, other):
     ],
     ids=["plain", "weights", "faults", "path"],
 )
-def test_a_run_from_a_store_is_the_run_from_memory(tmp_path, more):
+def test_a_run_with_a_store_is_the_run_in_memory(tmp_path, more):
     parties = federation(SIZES)
-    stored = fp.simulate(PLUS, parties, CLASSIFIER, store=tmp_path, **ASKED, **more)
-    assert_same(stored, fp.simulate(PLUS, parties, CLASSIFIER, **ASKED, **more))
+    stored = fp.simulate(PLUS, parties, CLASSIFIER, store=tmp_path, **SETTINGS, **more)
+    assert_same(stored, fp.simulate(PLUS, parties, CLASSIFIER, **SETTINGS, **more))
     weight = stored.parameters(7)["weight"]
     np.testing.assert_array_equal(np.ravel(weight), stored.models[7, 3:])
 
 
-def test_it_goes_on_from_a_checkpoint_though_rows_were_written_since(tmp_path):
-    """The rounds after the last checkpoint are lost; what it speaks of is as it was."""
+def test_a_run_resumes_from_a_checkpoint_after_later_rows_were_written(tmp_path):
+    """The rounds after the last checkpoint are lost; the rows of the checkpoint are unchanged."""
     parties = federation(SIZES)
     store, folder = tmp_path / "store", tmp_path / "checkpoints"
 
     def run(rounds, **more):
-        asked = ASKED | {"rounds": rounds} | more
-        return fp.simulate(PLUS, parties, CLASSIFIER, store=store, **asked)
+        settings = SETTINGS | {"rounds": rounds} | more
+        return fp.simulate(PLUS, parties, CLASSIFIER, store=store, **settings)
 
     run(4, checkpoint=folder)
     saved = {p: p.read_bytes() for p in folder.iterdir()}
@@ -70,32 +70,32 @@ def test_it_goes_on_from_a_checkpoint_though_rows_were_written_since(tmp_path):
         path.unlink()
     for path, content in saved.items():
         path.write_bytes(content)
-    further = run(9, checkpoint=folder, resume=True)
-    assert_same(further, fp.simulate(PLUS, parties, CLASSIFIER, **ASKED))
+    resumed = run(9, checkpoint=folder, resume=True)
+    assert_same(resumed, fp.simulate(PLUS, parties, CLASSIFIER, **SETTINGS))
 
 
-def test_slots_that_a_checkpoint_speaks_of_are_not_written_over(tmp_path):
+def test_slots_of_a_snapshot_are_not_overwritten(tmp_path):
     rng = np.random.default_rng(0)
     store = PartyStore(tmp_path / "rows", 10, {"w": np.zeros(3), "c": np.ones(2, np.int32)})
     np.testing.assert_array_equal(store.read(np.array([4]))["c"], [[1, 1]])
-    kept = None
+    slots, expected = None, None
     mirror = np.zeros((10, 3))
-    for turn in range(200):
-        who = rng.permutation(10)[:3]
+    for i in range(200):
+        parties = rng.permutation(10)[:3]
         rows = rng.normal(size=(3, 3))
-        store.write(who, {"w": rows, "c": np.full((3, 2), turn)})
-        mirror[who] = rows
+        store.write(parties, {"w": rows, "c": np.full((3, 2), i)})
+        mirror[parties] = rows
         np.testing.assert_array_equal(store.read(np.arange(10))["w"], mirror)
-        if turn % 7 == 0:
-            kept = store.keep(2), mirror.copy()
-    again = PartyStore(tmp_path / "rows", 10, {"w": np.zeros(3), "c": np.ones(2, np.int32)})
-    again.restore(kept[0])
-    np.testing.assert_array_equal(again.read(np.arange(10))["w"], kept[1])
+        if i % 7 == 0:
+            slots, expected = store.snapshot(keep=2), mirror.copy()
+    reopened = PartyStore(tmp_path / "rows", 10, {"w": np.zeros(3), "c": np.ones(2, np.int32)})
+    reopened.restore(slots)
+    np.testing.assert_array_equal(reopened.read(np.arange(10))["w"], expected)
     assert (tmp_path / "rows").stat().st_size <= 4 * 10 * (24 + 8)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (
             {"algorithm": presets.fedgeomed_plus(eta=0.1, sigma=1.0)},
@@ -104,26 +104,26 @@ def test_slots_that_a_checkpoint_speaks_of_are_not_written_over(tmp_path):
         ({"objective": True}, "objective must be False with a store"),
     ],
 )
-def test_what_needs_all_models_at_once_is_refused(tmp_path, change, told):
-    asked = {"algorithm": PLUS, "federation": federation(SIZES), "model": CLASSIFIER} | ASKED
-    with pytest.raises(fp.SettingError, match=told):
-        fp.simulate(**(asked | change), store=tmp_path)
+def test_settings_that_need_all_models_in_memory_are_rejected(tmp_path, change, message):
+    arguments = {"algorithm": PLUS, "federation": federation(SIZES), "model": CLASSIFIER} | SETTINGS
+    with pytest.raises(fp.SettingError, match=message):
+        fp.simulate(**(arguments | change), store=tmp_path)
 
 
-def test_an_earlier_runs_models_are_not_written_over(tmp_path):
+def test_the_models_of_an_earlier_run_are_not_overwritten(tmp_path):
     parties = federation(SIZES)
-    fp.simulate(PLUS, parties, CLASSIFIER, store=tmp_path, **ASKED)
+    fp.simulate(PLUS, parties, CLASSIFIER, store=tmp_path, **SETTINGS)
     before = (tmp_path / "parties.bin").read_bytes()
     with pytest.raises(fp.SettingError, match=r"store must be an empty folder, got .* earlier run"):
-        fp.simulate(PLUS, parties, CLASSIFIER, store=tmp_path, **ASKED)
+        fp.simulate(PLUS, parties, CLASSIFIER, store=tmp_path, **SETTINGS)
     assert (tmp_path / "parties.bin").read_bytes() == before
 
 
-def test_a_hundred_thousand_parties_in_under_four_gigabytes(tmp_path):
-    """Models of 3.1 GB in all, of which a run sees a hundred a round."""
+def test_a_hundred_thousand_parties_need_less_than_four_gigabytes(tmp_path):
+    """All models together take 3.1 GB; a round uses a hundred of them."""
     script = Path(__file__).parent / "large_run.py"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 4 * 2**20  # kB
+    assert process.returncode == 0, process.stderr
+    assert int(process.stdout) < 4 * 2**20  # kB

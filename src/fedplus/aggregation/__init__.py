@@ -1,4 +1,4 @@
-"""𝒜: from the models of all parties to the global model w̃."""
+"""Aggregators 𝒜, which compute the global model w̃ from the parties' models (Alg. 1, l. 10)."""
 
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, ChangedRows
 from fedplus.aggregation.clipping import CentredClipping, NormClipping

@@ -1,4 +1,4 @@
-"""The interface of aggregators, and the checks of a call on the models of all parties."""
+"""The interface of aggregators, and the input checks that all of them share."""
 
 from abc import ABC, abstractmethod
 from functools import partial
@@ -15,43 +15,46 @@ from fedplus.check import is_concrete, require, require_finite, require_models, 
 
 
 class Aggregate(NamedTuple):
-    """A global model w̃ and the certificate of how it was found."""
+    """A global model w̃ and the certificate of its computation."""
 
     w: Vector
+    """(d,): w̃."""
     iterations: Array
+    """The number of iterations, 1 for a direct method."""
     residual: Array
-    """‖·‖₂ of how far the defining iteration would still move w, in parameter units."""
+    """The length ‖·‖₂ of the step that the defining iteration would take at w, in parameter units."""
     converged: Array
-    """Whether w is a minimiser to 1e-5 of the spread of the models or to the rounding of w.
+    """True if w is a minimiser up to 1e-5 of the spread of the models, or up to the rounding of w.
 
-    Means and coordinatewise medians are exact to rounding. For geometric medians it is proven, for
-    every finite W, that w is that near the minimiser, or the objective divided by the sum of the
-    weights that near its minimum. For any other ψ the last step was as short as rounding allows.
-    Aggregators that do not minimise, such as clipping and Krum, are always done.
+    Means and coordinatewise medians are exact up to rounding. For geometric medians there is a proof,
+    for every finite W, that this bounds the distance of w to the minimiser, or the distance of the
+    objective divided by the sum of the weights to its minimum. For any other ψ, the last step was as
+    short as rounding allows. It is always True for aggregators that do not minimise, such as clipping
+    and Krum.
     """
 
 
 class ChangedRows(NamedTuple):
-    """Rows of W that differ from the last round."""
+    """The rows of W that changed since the last round."""
 
     rows: Any
-    """(K,): which rows, each at most once."""
+    """(K,): the distinct indices of these rows."""
     before: Any
-    """(K, d): what they were."""
+    """(K, d): their entries in the last round."""
 
 
-def exact_aggregate(w: Any) -> Aggregate:
-    """Return an aggregate that is right as it is, found in one iteration."""
-    numbers: Any = (np.int32(1), np.zeros((), w.dtype)[()], np.bool_(True))
-    return Aggregate(w, *numbers)
+def direct_aggregate(w: Any) -> Aggregate:
+    """Return w with the certificate of a direct method: one iteration, residual 0, converged."""
+    certificate: Any = (np.int32(1), np.zeros((), w.dtype)[()], np.bool_(True))
+    return Aggregate(w, *certificate)
 
 
 class AbstractAggregator(ABC):
-    """𝒜: from the models of N parties, one per row, to the global model.
+    """An aggregator 𝒜, which maps the models of N parties, one per row, to the global model.
 
-    Subclasses implement ``solve``. Where few models change from round to round, ``init`` and
-    ``solve_incremental`` can save time: ``update`` is ``solve`` with a memory of the last round, as in
-    Optax.
+    Subclasses implement ``solve``. They may also implement ``init`` and ``solve_incremental`` to save
+    time where few models change from round to round: ``update`` is ``solve`` with a memory of the last
+    round. The memory is explicit state, as in Optax.
 
     >>> from fedplus.aggregation import CoordinateMedian
     >>> CoordinateMedian()([[1.0, 0.0], [2.0, 0.0], [900.0, 1.0]]).w.tolist()
@@ -59,35 +62,35 @@ class AbstractAggregator(ABC):
     """
 
     propagates_nan: ClassVar[bool] = False
-    """Whether a non-finite entry of W always makes w̃ non-finite, so that W need not be checked."""
+    """True if a non-finite entry of W always makes w̃ non-finite, so that checking w̃ is enough."""
 
     @abstractmethod
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        """Aggregate checked input; pure, for ``jit`` and ``vmap``.
+        """Return the aggregate of checked input. A pure function, for ``jit`` and ``vmap``.
 
         Args:
             w_local: (N, d), as ``kernels.as_input`` returns it.
-            weights: (N,), positive; None: all equal.
+            weights: (N,), positive. None: all are equal.
             start: (d,), a point near the result, or None.
         """
 
     def init(self, w: Vector, parties: int, changed: int) -> Any:
-        """Initial memory for ``update``, if all of N parties have the model w.
+        """Return the initial memory for ``update``, where all N parties have the model w.
 
         Args:
-            w: The model.
+            w: (d,), the model.
             parties: N.
-            changed: How many models change in a round.
+            changed: The number of models that change in a round.
 
         Returns:
-            A pytree of arrays, or ``()`` if a memory does not help.
+            A pytree of arrays, or ``()`` if a memory does not save time.
         """
         return ()
 
     def solve_incremental(
         self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
     ) -> tuple[Aggregate, Any]:
-        """Do what ``update`` says, with a memory that ``init`` made and without weights. Pure."""
+        """Return the results of ``update`` for equal weights and a memory other than ``()``. Pure."""
         raise NotImplementedError
 
     @final
@@ -99,15 +102,15 @@ class AbstractAggregator(ABC):
         memory: Any,
         changed: ChangedRows,
     ) -> tuple[Aggregate, Any]:
-        """Aggregate a W of which only some rows changed since the last ``update`` or ``init``.
+        """Return the aggregate of a W in which only some rows changed since the last call.
 
         Args:
             w_local: (N, d).
-            weights: (N,), positive; None: all equal. With weights the memory is not used and begins
-                anew.
+            weights: (N,), positive. None: all are equal. With weights, the memory is not used and is
+                initialised again.
             start: (d,), the last result.
-            memory: What ``init`` or the last ``update`` returned.
-            changed: The rows that changed, and what they were.
+            memory: The memory that ``init`` or the last ``update`` returned.
+            changed: The rows that changed, and their last entries.
 
         Returns:
             The aggregate, and the memory for the next call.
@@ -126,11 +129,12 @@ class AbstractAggregator(ABC):
         weights: npt.ArrayLike | None = None,
         start: npt.ArrayLike | None = None,
     ) -> Aggregate:
-        """Aggregate.
+        """Return the aggregate of the models, after checking the input.
 
         Args:
             w_local: (N, d), one model per row.
-            weights: (N,), not negative. A party of weight 0 is left out, whatever its row contains.
+            weights: (N,), not negative. None: all are equal. A party of weight 0 is left out, even if
+                its row is not finite.
             start: (d,), a point near the result, such as the last round's w̃. It saves passes over W and
                 does not change the result, except for clipping, which clips distances from it, and for
                 ``Recursion`` where several points minimise.
@@ -139,76 +143,77 @@ class AbstractAggregator(ABC):
             The aggregate; ``w`` is a JAX array if ``w_local`` is one, else a NumPy array.
 
         Raises:
-            SettingError: Shapes do not fit, there are no parties, or entries are not finite. Under
+            SettingError: Shapes do not match, there are no parties, or entries are not finite. Under
                 ``jit`` entries cannot be checked: give such a party weight 0.
         """
-        known = is_concrete(weights, start)
-        models = kernels.as_input(w_local if known else jnp.asarray(w_local))
+        is_known = is_concrete(weights, start)
+        models = kernels.as_input(w_local if is_known else jnp.asarray(w_local))
         require_models(models)
         n, d = models.shape
-        each = None if weights is None else _as(models, weights)
-        if each is not None:
-            require_shape(each, "weights", (n,), "Give one weight per party.")
-            if is_concrete(each):
-                given = np.asarray(each)
-                ok = np.isfinite(given).all() and given.min() >= 0 and given.max() > 0
-                require(bool(ok), "weights", given, "finite, not negative and not all 0")
-        begin = None if start is None else _as(models, start)
-        if begin is not None:
-            require_shape(begin, "start", (d,), "It is a model, such as the last round's w̃.")
-            if is_concrete(begin):
-                require(bool(np.isfinite(begin).all()), "start", "NaN or Inf", "finite")
-        if not is_concrete(self, models, each, begin):
-            return _solve(self, models, each, begin)[0]
+        a = None if weights is None else _convert(weights, models)
+        if a is not None:
+            require_shape(a, "weights", (n,), "Give one weight per party.")
+            if is_concrete(a):
+                values = np.asarray(a)
+                ok = np.isfinite(values).all() and values.min() >= 0 and values.max() > 0
+                require(bool(ok), "weights", values, "finite, not negative and not all 0")
+        first = None if start is None else _convert(start, models)
+        if first is not None:
+            require_shape(first, "start", (d,), "It is a model, such as the last round's w̃.")
+            if is_concrete(first):
+                require(bool(np.isfinite(first).all()), "start", "NaN or Inf", "finite")
+        if not is_concrete(self, models, a, first):
+            return _solve(self, models, a, first)[0]
         if isinstance(models, np.ndarray):
-            found, finite = _solve_numpy(self, models, each, begin)
+            result, is_finite = _solve_numpy(self, models, a, first)
         else:
-            found, finite = _compiled(self, models, each, begin, kernels.available())
-        if isinstance(found.w, jax.core.Tracer):
-            return found
-        if not bool(finite):
-            counts = slice(None) if each is None else np.asarray(each) > 0
-            require_finite(np.asarray(models)[counts])
-        copies: Any = (np.array(x)[()] for x in found)  # The caller may write to them.
-        return found if isinstance(w_local, jax.Array) else Aggregate(*copies)
+            result, is_finite = _solve_compiled(self, models, a, first, kernels.available())
+        if isinstance(result.w, jax.core.Tracer):
+            return result
+        if not bool(is_finite):
+            counted = slice(None) if a is None else np.asarray(a) > 0
+            require_finite(np.asarray(models)[counted])
+        copies: Any = (np.array(x)[()] for x in result)  # The caller may write to them.
+        return result if isinstance(w_local, jax.Array) else Aggregate(*copies)
 
 
-def _as(models: Any, given: Any) -> Any:
-    """Return an array of the kind and type of the models."""
+def _convert(values: Any, models: Any) -> Any:
+    """Return the values as an array of the same library and dtype as the models."""
     if isinstance(models, np.ndarray):
-        with np.errstate(over="ignore"):  # What is too large is not finite.
-            return np.asarray(given).astype(models.dtype)
-    return jnp.asarray(given, models.dtype)
+        with np.errstate(over="ignore"):  # Values that overflow are rejected as not finite.
+            return np.asarray(values).astype(models.dtype)
+    return jnp.asarray(values, models.dtype)
 
 
 def _solve_numpy(
     aggregator: AbstractAggregator, w_local: Any, weights: Any, start: Any
 ) -> tuple[Aggregate, Any]:
+    """Return the aggregate, and whether all models of positive weight are finite."""
     if weights is not None and not weights.all():
         w_local, weights = w_local[weights > 0], weights[weights > 0]
-    with np.errstate(all="ignore"):  # Non-finite results are reported by the caller.
-        found = aggregator.solve(w_local, weights, start)
-    shown = found.w if aggregator.propagates_nan else w_local
-    return found, np.isfinite(shown).all()
+    with np.errstate(all="ignore"):  # The caller reports results that are not finite.
+        result = aggregator.solve(w_local, weights, start)
+    checked = result.w if aggregator.propagates_nan else w_local
+    return result, np.isfinite(checked).all()
 
 
 def _solve(
     aggregator: AbstractAggregator, w_local: Matrix, weights: Vector | None, start: Vector | None
 ) -> tuple[Aggregate, Array]:
-    """Return the aggregate, and whether all models that count are finite."""
+    """Return the aggregate, and whether all models of positive weight are finite."""
     if weights is not None:
-        # The heaviest party stands in for those that do not count, so that no pass need ask.
+        # Models of weight 0 may not be finite. A copy of the heaviest model replaces them.
         w_local = jnp.where(weights[:, None] > 0, w_local, w_local[jnp.argmax(weights)])
     result = aggregator.solve(jnp.asarray(w_local), weights, start)
     if aggregator.propagates_nan:
         return result, jnp.isfinite(result.w).all()
-    seen = kernels.weighted_sum(w_local, jnp.zeros_like(w_local[:, 0]))
-    return result, jnp.isfinite(seen).all()
+    zero_or_nan = kernels.weighted_sum(w_local, jnp.zeros_like(w_local[:, 0]))
+    return result, jnp.isfinite(zero_or_nan).all()
 
 
 @partial(jax.jit, static_argnums=4)
-def _compiled(
+def _solve_compiled(
     aggregator: AbstractAggregator, w_local: Any, weights: Any, start: Any, with_kernels: bool
 ) -> tuple[Aggregate, Array]:
-    """Compile ``_solve``; there is one program with kernels and one without."""
+    """Compile ``_solve``, once with compiled kernels and once without."""
     return _solve(aggregator, w_local, weights, start)

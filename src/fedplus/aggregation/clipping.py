@@ -17,16 +17,16 @@ from fedplus.check import require_integer, require_number
 @final
 @settings
 class CentredClipping(AbstractAggregator):
-    r"""From the last global model, the mean of what the parties are away from it, each clipped.
+    r"""Centred clipping: steps from the last global model by the mean of clipped differences.
 
     .. math:: v \gets v + \tfrac1N\sum_k (w_k - v)\,\min\{1, \tau/\|w_k - v\|\}
 
-    It begins at ``start``, which a method gives it: the last global model. Without one it begins at the
-    coordinatewise median.
+    The first v is ``start``, which is the last global model in a federated method. Without it, the
+    first v is the coordinatewise median.
 
     Args:
-        tau: Radius τ.
-        iterations: How many times, the paper's L.
+        tau: Radius τ > 0, in parameter units.
+        iterations: The number of iterations, L in the paper.
 
     Karimireddy, He and Jaggi, Learning from History for Byzantine Robust Optimization, ICML 2021.
     """
@@ -41,29 +41,29 @@ class CentredClipping(AbstractAggregator):
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         w_local = jnp.asarray(w_local)
-        each = jnp.asarray(kernels.weights_or_ones(w_local, weights))
-        begin = CoordinateMedian().solve(w_local, weights, None).w if start is None else start
-        # Beyond all distances, one τ is like another; a huge one would make each pull vanish.
-        farthest = jnp.max(jnp.abs(w_local - begin)) * w_local.shape[1] ** 0.5
+        a = jnp.asarray(kernels.weights_or_ones(w_local, weights))
+        first = CoordinateMedian().solve(w_local, weights, None).w if start is None else start
+        # A τ beyond all distances clips nothing. A huge one is reduced, as quotients by it underflow.
+        farthest = jnp.max(jnp.abs(w_local - first)) * w_local.shape[1] ** 0.5
         tau = jnp.minimum(self.tau, 4 * farthest + np.finfo(w_local.dtype).tiny)
 
-        def once(_: Array, carry: tuple[Vector, Array]) -> tuple[Vector, Array]:
+        def iterate(_: Array, carry: tuple[Vector, Array]) -> tuple[Vector, Array]:
             v, _ = carry
-            _, pull = kernels.pulls(w_local, each / jnp.sum(each), tau, v)
-            return v + tau * pull, tau * jnp.sqrt(jnp.sum(pull**2))
+            _, descent = kernels.distances_and_descent(w_local, a / jnp.sum(a), tau, v)
+            return v + tau * descent, tau * jnp.sqrt(jnp.sum(descent**2))
 
-        first = jnp.asarray(begin), jnp.zeros((), w_local.dtype)
-        w, moved = lax.fori_loop(0, self.iterations, once, first)
-        return Aggregate(w, jnp.full((), self.iterations, jnp.int32), moved, jnp.array(True))
+        carry = jnp.asarray(first), jnp.zeros((), w_local.dtype)
+        w, last_step = lax.fori_loop(0, self.iterations, iterate, carry)
+        return Aggregate(w, jnp.full((), self.iterations, jnp.int32), last_step, jnp.array(True))
 
 
 @final
 @settings
 class NormClipping(AbstractAggregator):
-    """The mean of the parties' updates, none longer than ``tau``: centred clipping, once.
+    """Norm clipping: the mean of the parties' updates, each scaled to a length of at most ``tau``.
 
     Args:
-        tau: The longest update, in parameter units.
+        tau: The largest length τ > 0 of an update, in parameter units.
 
     Sun, Kairouz, Suresh and McMahan, Can You Really Backdoor Federated Learning?, 2019.
     """

@@ -10,11 +10,11 @@ from fedplus._backend import namespace
 from fedplus._spmd import shard_of
 from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import kernels
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, ChangedRows, exact_aggregate
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, ChangedRows, direct_aggregate
 from fedplus.check import is_concrete, require_number
 
-MANY_MODELS = 200
-"""From so many models on, a memory of each coordinate saves time."""
+MIN_PARTIES = 200
+"""The number of parties from which a memory of each coordinate saves time."""
 
 
 @final
@@ -25,13 +25,13 @@ class CoordinateMedian(AbstractAggregator):
     .. math:: \operatorname{argmin}_w \tfrac1N \sum_k \|w_k - w\|_1
 
     For δ > 0 it minimises the Moreau envelope of ψ = L1(δ) instead (FedCoMed+), which is a root of
-    Σ_k clip(w_k − w, −δ, δ) in each coordinate. An interval may minimise (an even number of parties, or
-    weights that split in halves). Then the median is its midpoint, as in NumPy, and the δ-median its
-    point nearest to the mean, where the paper's recursion stops. With fewer than half of the weight
-    arbitrarily far away the result stays within the range of the rest, or δ outside of it.
+    Σ_k clip(w_k − w, −δ, δ) in each coordinate. The minimisers may form an interval, e.g. for an even
+    number of parties. Then the median is the midpoint, as in NumPy, and the δ-median is the point
+    nearest to the mean, where the paper's recursion stops. If less than half of the weight is
+    arbitrarily far away, the result stays within δ of the range of the other models.
 
     Args:
-        delta: δ ≥ 0, in parameter units.
+        delta: Threshold δ ≥ 0, in parameter units. 0: the median.
 
     Paper: eq. (CoMed); Table 1; eq. (aggregation_def) with ψ = L1(δ).
     """
@@ -45,35 +45,35 @@ class CoordinateMedian(AbstractAggregator):
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         if self._is_plain():
-            return exact_aggregate(kernels.medians(w_local, weights, start))
-        return _solved(*kernels.delta_medians(w_local, weights, self.delta, start))
+            return direct_aggregate(kernels.medians(w_local, weights, start))
+        return _certify(*kernels.delta_medians(w_local, weights, self.delta, start))
 
     @override
     def init(self, w: Vector, parties: int, changed: int) -> Any:
         """Return the memory of ``kernels.incremental_medians``."""
-        few = changed * 8 <= parties and parties >= MANY_MODELS and not self._is_plain()
-        on_cpu = kernels.available() and jax.default_backend() == "cpu"
-        if not (few and on_cpu and w.dtype == jnp.float32):
+        saves_time = changed * 8 <= parties and parties >= MIN_PARTIES and not self._is_plain()
+        has_kernels = kernels.available() and jax.default_backend() == "cpu"
+        if not (saves_time and has_kernels and w.dtype == jnp.float32):
             return ()
         d = shard_of(w.size, parties * w.size).size
-        return (jnp.full((d, kernels.MEMORY_WORDS), -1, jnp.int32),)  # Nothing is known.
+        return (jnp.full((d, kernels.MEMORY_WORDS), -1, jnp.int32),)  # -1: an empty memory
 
     @override
     def solve_incremental(
         self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
     ) -> tuple[Aggregate, Any]:
-        w, missed, after = kernels.incremental_medians(
+        w, unsolved, new_memory = kernels.incremental_medians(
             w_local, changed.rows, changed.before, self.delta, start, *memory
         )
-        return _solved(w, missed), (after,)
+        return _certify(w, unsolved), (new_memory,)
 
     def _is_plain(self) -> bool:
-        """Return whether δ is 0; a traced δ is not."""
+        """Return True if δ is 0, and False if δ is traced."""
         return is_concrete(self.delta) and bool(self.delta == 0)
 
 
-def _solved(w: Vector, missed: Array) -> Aggregate:
-    """Return the aggregate, which has converged if no coordinate was missed."""
+def _certify(w: Vector, unsolved: Array) -> Aggregate:
+    """Return the aggregate w, which has converged if no coordinate is unsolved."""
     xp = namespace(w)
-    residual = xp.where(missed == 0, 0, xp.inf).astype(w.dtype)
-    return Aggregate(w, xp.asarray(1, xp.int32), residual, missed == 0)
+    residual = xp.where(unsolved == 0, 0, xp.inf).astype(w.dtype)
+    return Aggregate(w, xp.asarray(1, xp.int32), residual, unsolved == 0)

@@ -8,21 +8,21 @@ from typing_extensions import override
 
 from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import kernels
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact_aggregate
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, direct_aggregate
 from fedplus.check import require_integer
 
 
 @final
 @settings
 class Krum(AbstractAggregator):
-    """The model that is nearest to its neighbours; multi-Krum: the mean of the ``keep`` nearest ones.
+    """Krum, the model with the lowest score; multi-Krum, the mean of the ``keep`` best models.
 
-    A model's score is the sum of its squared distances to its n − f − 2 nearest others. A weight only
-    says whether a party counts (0: not).
+    A model's score is the sum of its squared distances to its n − f − 2 nearest neighbours. A party of
+    weight 0 is left out; other weights have no effect.
 
     Args:
-        faulty: f, so many parties may be faulty; n ≥ 2f + 3 is what its theorem asks for.
-        keep: m, how many of the best models are averaged; 1 is Krum.
+        faulty: f, the largest number of faulty parties. The theorem requires n ≥ 2f + 3.
+        keep: m, the number of best models that are averaged; 1 is Krum.
 
     Blanchard, El Mhamdi, Guerraoui and Stainer, Machine Learning with Adversaries: Byzantine Tolerant
     Gradient Descent, NeurIPS 2017.
@@ -41,30 +41,31 @@ class Krum(AbstractAggregator):
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         w_local = jnp.asarray(w_local)
-        each = jnp.asarray(kernels.weights_or_ones(w_local, weights))
-        counts = each > 0
+        a = jnp.asarray(kernels.weights_or_ones(w_local, weights))
+        counts = a > 0
         n = jnp.sum(counts)
-        # About a point amid the parties: else products of large numbers would drown the differences.
-        apart = squared_distances(w_local - kernels.medians(w_local, each))
-        apart = jnp.where(counts[None, :], apart, jnp.inf)
-        apart = jnp.where(jnp.eye(len(apart), dtype=bool), jnp.inf, apart)
-        nearest = jnp.sort(apart, axis=1)
-        near = jnp.clip(n - self.faulty - 2, 1, jnp.maximum(n - 1, 1))
-        # So far away that its square is infinite or no number, a model scores worst, not best.
+        # Centred models lose less precision in the inner products.
+        squares = squared_distances(w_local - kernels.medians(w_local, a))
+        squares = jnp.where(counts[None, :], squares, jnp.inf)
+        squares = jnp.where(jnp.eye(len(squares), dtype=bool), jnp.inf, squares)
+        nearest = jnp.sort(squares, axis=1)
+        neighbours = jnp.clip(n - self.faulty - 2, 1, jnp.maximum(n - 1, 1))
+        # A model so far away that its squared distance is NaN gets the worst score.
         nearest = jnp.where(jnp.isnan(nearest), jnp.inf, nearest)
-        score = jnp.sum(jnp.where((jnp.arange(len(apart)) < near) & (n > 1), nearest, 0), axis=1)
-        # Those that do not count come last, behind even an infinite score.
-        order = jnp.argsort(jnp.lexsort((score, ~counts)))
-        chosen = (order < self.keep) & counts
+        is_counted = (jnp.arange(len(squares)) < neighbours) & (n > 1)
+        score = jnp.sum(jnp.where(is_counted, nearest, 0), axis=1)
+        # Parties of weight 0 come last, even after those with an infinite score.
+        rank = jnp.argsort(jnp.lexsort((score, ~counts)))
+        chosen = (rank < self.keep) & counts
         share = chosen.astype(w_local.dtype) / jnp.sum(chosen)
-        return exact_aggregate(kernels.weighted_sum(w_local, share))
+        return direct_aggregate(kernels.weighted_sum(w_local, share))
 
 
 def squared_distances(rows: Matrix) -> Array:
-    """‖w_i − w_j‖² for all pairs, by one product."""
+    """Return (N, N), ‖w_i − w_j‖² of all pairs of rows, by one matrix product."""
     gram = jnp.matmul(rows, rows.T, precision=lax.Precision.HIGHEST)
     norms = jnp.diagonal(gram)
-    # A norm that overflows makes its row and column infinite, and never NaN.
+    # If a norm overflows, its row and column are infinite instead of NaN.
     norms = jnp.where(jnp.isfinite(norms), norms, jnp.inf)
-    apart = norms[:, None] + norms[None, :] - 2 * gram
-    return jnp.where(jnp.isinf(norms[:, None] + norms[None, :]), jnp.inf, jnp.maximum(apart, 0))
+    sums = norms[:, None] + norms[None, :]
+    return jnp.where(jnp.isinf(sums), jnp.inf, jnp.maximum(sums - 2 * gram, 0))

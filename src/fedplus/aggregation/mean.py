@@ -1,4 +1,4 @@
-"""The mean, and how it is kept up to date when few models change."""
+"""The mean, computed from all models or updated when few models change."""
 
 from typing import Any, NamedTuple, final
 
@@ -8,16 +8,16 @@ from typing_extensions import override
 
 from fedplus._types import Array, Matrix, Vector, epsilon, settings
 from fedplus.aggregation import kernels
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, ChangedRows, exact_aggregate
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, ChangedRows, direct_aggregate
 
 
 class Sum(NamedTuple):
-    """Σ_k w_k as the sum of two vectors, so that adding to it loses nothing."""
+    """Σ_k w_k as the unevaluated sum ``high + low`` of two vectors (compensated summation)."""
 
     high: Vector
     low: Vector
     lost: Array
-    """A bound on what both together miss of an entry."""
+    """A bound on the error of each entry; infinite if the sum is unknown."""
 
 
 @final
@@ -25,7 +25,7 @@ class Sum(NamedTuple):
 class Mean(AbstractAggregator):
     """The (weighted) mean of all models: FedAvg, FedProx, FedAvg+.
 
-    One party far away takes the mean with it.
+    It is not robust: one model far away moves the mean arbitrarily far.
 
     >>> Mean()([[1.0], [2.0], [6.0]]).w.tolist()
     [3.0]
@@ -35,8 +35,8 @@ class Mean(AbstractAggregator):
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        each = kernels.weights_or_ones(w_local, weights)
-        return exact_aggregate(kernels.weighted_sum(w_local, each / each.sum()))
+        a = kernels.weights_or_ones(w_local, weights)
+        return direct_aggregate(kernels.weighted_sum(w_local, a / a.sum()))
 
     @override
     def init(self, w: Vector, parties: int, changed: int) -> Any:
@@ -49,27 +49,27 @@ class Mean(AbstractAggregator):
     def solve_incremental(
         self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
     ) -> tuple[Aggregate, Any]:
-        n, now = len(w_local), w_local[changed.rows]
-        more = now - changed.before
-        by = kernels.weighted_sum(more, jnp.ones_like(more[:, 0]))
-        # A sum and what its rounding left, whatever their sizes (Knuth).
-        high = memory.high + by
-        took = high - memory.high
-        low = memory.low + ((memory.high - (high - took)) + (by - took))
-        size = jnp.max(jnp.sum(jnp.abs(more), axis=0), initial=0)
-        lost = memory.lost + epsilon(now) * len(now) * size
+        n, after = len(w_local), w_local[changed.rows]
+        changes = after - changed.before
+        total_change = kernels.weighted_sum(changes, jnp.ones_like(changes[:, 0]))
+        # Knuth's two-sum: ``high`` and the rounding error of this addition.
+        high = memory.high + total_change
+        added = high - memory.high
+        low = memory.low + ((memory.high - (high - added)) + (total_change - added))
+        size = jnp.max(jnp.sum(jnp.abs(changes), axis=0), initial=0)
+        lost = memory.lost + epsilon(after) * len(after) * size
         # The new model with the smallest entries sets the scale, so that outliers do not hide an error.
-        allowed = 0.25 * epsilon(now) * n * jnp.min(jnp.max(jnp.abs(now), axis=1), initial=1e30)
+        allowed = 0.25 * epsilon(after) * n * jnp.min(jnp.max(jnp.abs(after), axis=1), initial=1e30)
 
-        def again(known: Sum) -> Sum:
-            # The weights depend on the loop, so that XLA does not compute the sum before it.
-            each = jnp.where(known.lost <= allowed, 0, jnp.ones(n, now.dtype))
-            total = kernels.weighted_sum(w_local, each)
-            return Sum(total, jnp.zeros_like(low), jnp.zeros_like(lost))
+        def sum_all(total: Sum) -> Sum:
+            # The weights depend on the loop, so that XLA does not hoist the sum out of it.
+            a = jnp.where(total.lost <= allowed, 0, jnp.ones(n, after.dtype))
+            high = kernels.weighted_sum(w_local, a)
+            return Sum(high, jnp.zeros_like(low), jnp.zeros_like(lost))
 
-        # A loop of at most one turn, because a conditional would copy W.
-        def is_stale(s: Sum) -> Array:  # False after ``again``, also if W is not finite.
-            return (s.lost != 0) & ~(s.lost <= allowed)
+        def is_inaccurate(total: Sum) -> Array:  # False after ``sum_all``, also if W is not finite.
+            return (total.lost != 0) & ~(total.lost <= allowed)
 
-        known = lax.while_loop(is_stale, again, Sum(high, low, lost))
-        return exact_aggregate((known.high + known.low) / n), known
+        # A loop with at most one iteration instead of a conditional, which would copy W.
+        total = lax.while_loop(is_inaccurate, sum_all, Sum(high, low, lost))
+        return direct_aggregate((total.high + total.low) / n), total

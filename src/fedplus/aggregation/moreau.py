@@ -1,4 +1,4 @@
-"""The paper's 𝒜 for any ψ: one table from ψ to its solver."""
+"""The paper's aggregation 𝒜 for any ψ (Alg. 1, l. 10); ``SOLVERS`` maps each ψ to its solver."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -24,12 +24,13 @@ class Moreau(AbstractAggregator):
 
     .. math:: \mathcal A(W) = \operatorname{argmin}_w \tfrac1N \sum_k \hat\psi(w_k - w)
 
-    Zero, Anchor and Quadratic give the mean, L2 the δ-geometric median, L1 the δ-coordinatewise median,
-    Blocks each block by its own ψ, and any other ψ the paper's recursion, accelerated. Where several w
-    minimise, it is the point at which the recursion, started from the mean, stops.
+    It is the mean for Zero, Anchor and Quadratic, the δ-geometric median for L2, the δ-coordinatewise
+    median for L1, and each block's own aggregation for Blocks. Any other ψ is solved by the paper's
+    recursion with acceleration. If several w minimise, the result is the point at which the recursion
+    stops when it starts at the mean.
 
     Args:
-        psi: ψ.
+        psi: The regulariser ψ.
 
     Paper: eq. (aggregation_def); Alg. 1, l. 10.
 
@@ -47,7 +48,7 @@ class Moreau(AbstractAggregator):
 
     @property
     def propagates_nan(self) -> bool:  # type: ignore[override]
-        """Whether a non-finite entry of W always makes w̃ non-finite."""
+        """True if a non-finite entry of W always makes w̃ non-finite."""
         return self.solver.propagates_nan
 
     @cached_property
@@ -55,7 +56,7 @@ class Moreau(AbstractAggregator):
         """The aggregator that minimises the envelope of this ψ."""
         if type(self.psi) in SOLVERS:
             return SOLVERS[type(self.psi)](self.psi)
-        return Recursion(self.psi, tolerance=1e-11, most=20_000, accelerated=True)
+        return Recursion(self.psi, tolerance=1e-11, max_iterations=20_000, accelerated=True)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
@@ -75,22 +76,27 @@ class Moreau(AbstractAggregator):
 @final
 @settings
 class BlockSolver(AbstractAggregator):
-    """Each block of columns by the solver of its own ψ."""
+    """The aggregator for ``Blocks``, which solves each block of columns with the solver of its ψ.
+
+    Args:
+        psi: The blocks.
+    """
 
     psi: Blocks
 
     @property
     def propagates_nan(self) -> bool:  # type: ignore[override]
-        """Whether this holds for all blocks."""
+        """True if this holds for all blocks."""
         return all(Moreau(part).propagates_nan for part in self.psi.parts.values())
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         starts = {} if start is None else self.psi.split(start)
-        return self._join({
+        results = {
             pattern: Moreau(self.psi.parts[pattern]).solve(block, weights, starts.get(pattern))
             for pattern, block in self.psi.split(w_local).items()
-        })  # fmt: skip
+        }
+        return self._join(results)
 
     @override
     def init(self, w: Vector, parties: int, changed: int) -> Any:
@@ -105,21 +111,24 @@ class BlockSolver(AbstractAggregator):
         self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
     ) -> tuple[Aggregate, Any]:
         starts, befores = self.psi.split(start), self.psi.split(changed.before)
-        found, after = {}, {}
+        results, memories = {}, {}
         for pattern, block in self.psi.split(w_local).items():
             rows = ChangedRows(changed.rows, befores[pattern])
-            found[pattern], after[pattern] = Moreau(self.psi.parts[pattern]).update(
+            results[pattern], memories[pattern] = Moreau(self.psi.parts[pattern]).update(
                 block, None, starts[pattern], memory[pattern], rows
             )
-        return self._join(found), after
+        return self._join(results), memories
 
-    def _join(self, found: dict[str, Aggregate]) -> Aggregate:
-        w, iterations, residuals, converged = zip(*found.values(), strict=True)
+    def _join(self, results: dict[str, Aggregate]) -> Aggregate:
+        """Return the aggregate of all columns from those of the blocks."""
+        w, iterations, residuals, converged = zip(*results.values(), strict=True)
         xp = namespace(w[0])
         return Aggregate(
-            self.psi.join(dict(zip(found, w, strict=True))), xp.max(xp.stack(iterations)),
-            xp.sqrt(xp.sum(xp.stack(residuals) ** 2)), xp.all(xp.stack(converged)),
-        )  # fmt: skip
+            self.psi.join(dict(zip(results, w, strict=True))),
+            xp.max(xp.stack(iterations)),
+            xp.sqrt(xp.sum(xp.stack(residuals) ** 2)),
+            xp.all(xp.stack(converged)),
+        )
 
 
 SOLVERS: dict[type, Callable[[Any], AbstractAggregator]] = {

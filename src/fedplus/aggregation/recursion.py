@@ -1,4 +1,4 @@
-"""The paper's own two-step iteration: the reference, and with momentum the solver for any ψ."""
+"""The paper's two-step recursion for 𝒜: a reference and, with momentum, the solver for any ψ."""
 
 from typing import NamedTuple, final
 
@@ -17,76 +17,79 @@ from fedplus.psi import AbstractPsi
 @final
 @settings
 class Recursion(AbstractAggregator):
-    r"""The paper's iteration, from the mean until w̃ stands still.
+    r"""The paper's recursion, which starts at the mean and stops when w̃ no longer moves.
 
     .. math:: v_k \gets \operatorname{prox}_\psi(w_k - \tilde w), \qquad
               \tilde w \gets \operatorname{mean}(w) - \operatorname{mean}(v)
 
-    It moves at most δ a turn, so it can take hundreds of thousands of turns; ``Moreau`` reaches the
-    same point in a few.
+    An iteration is a gradient step on the Moreau envelope of ψ. It moves w̃ by at most δ, so hundreds of
+    thousands of iterations may be needed; ``Moreau`` reaches the same point in a few.
 
     Args:
-        psi: ψ.
-        tolerance: Stop when the next move is at most this share of the mean pull ‖w_k − w̃ − v_k‖. It is
-            at least eight rounding units.
-        most: Turns at the most; then ``converged`` is False.
-        accelerated: Whether to add Nesterov's momentum, since a turn is a gradient step on the Moreau
-            envelope of ψ.
+        psi: The regulariser ψ.
+        tolerance: The recursion stops when the length of its next step is at most this share of the
+            mean of ‖w_k − w̃ − v_k‖. Values below eight machine epsilons are raised to that.
+        max_iterations: The largest number of iterations, after which ``converged`` is False.
+        accelerated: True to add Nesterov's momentum.
 
     Paper: eq. (xhat_iter_phi). Deviation D4: FedCoMed+ starts at the mean of the new models.
     """
 
     psi: AbstractPsi
     tolerance: float = 1e-6
-    most: int = static_field(default=100_000)
+    max_iterations: int = static_field(default=100_000)
     accelerated: bool = static_field(default=False)
 
     def __post_init__(self) -> None:
         require(isinstance(self.psi, AbstractPsi), "Recursion.psi", repr(self.psi), "a ψ")
         require_number(self.tolerance, "Recursion.tolerance", above=0)
-        require_integer("Recursion.most", self.most, 1)
+        require_integer("Recursion.max_iterations", self.max_iterations, 1)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
         w_local = jnp.asarray(w_local)
-        each = jnp.asarray(kernels.weights_or_ones(w_local, weights))
+        a = jnp.asarray(kernels.weights_or_ones(w_local, weights))
         tolerance = jnp.maximum(self.tolerance, 8 * epsilon(w_local))
 
-        def turn(s: _State) -> _State:
-            step, pull = recursion_step(self.psi, w_local, each, s.ahead)
-            left = jnp.linalg.norm(step)
-            done = left <= tolerance * pull + 2 * epsilon(step) * jnp.linalg.norm(s.ahead)
-            w = jnp.where(done, s.ahead, s.ahead + step)
+        def iterate(s: _State) -> _State:
+            step, mean_term = recursion_step(self.psi, w_local, a, s.ahead)
+            residual, count = jnp.linalg.norm(step), s.iterations + 1
+            rounding = 2 * epsilon(step) * jnp.linalg.norm(s.ahead)
+            converged = residual <= tolerance * mean_term + rounding
+            w = jnp.where(converged, s.ahead, s.ahead + step)
             if not self.accelerated:
-                return _State(w, w, s.momentum, left, done, s.turns + 1)
-            uphill = jnp.sum(step * (w - s.w)) < 0  # Then momentum begins anew.
-            grown = 0.5 * (1 + jnp.sqrt(1 + 4 * s.momentum**2))
-            ahead = jnp.where(uphill, w, w + (s.momentum - 1) / grown * (w - s.w))
-            return _State(w, ahead, jnp.where(uphill, 1, grown), left, done, s.turns + 1)
+                return _State(w, w, s.momentum, residual, converged, count)
+            is_uphill = jnp.sum(step * (w - s.w)) < 0  # Then momentum restarts.
+            momentum = 0.5 * (1 + jnp.sqrt(1 + 4 * s.momentum**2))
+            ahead = jnp.where(is_uphill, w, w + (s.momentum - 1) / momentum * (w - s.w))
+            return _State(w, ahead, jnp.where(is_uphill, 1, momentum), residual, converged, count)
 
-        mean = kernels.weighted_sum(w_local, each / jnp.sum(each))
-        begin = mean if start is None else jnp.asarray(start)
-        one, infinite = jnp.ones((), begin.dtype), jnp.full((), jnp.inf, begin.dtype)
-        first = _State(begin, begin, one, infinite, jnp.array(False), jnp.zeros((), jnp.int32))
-        last = lax.while_loop(lambda s: ~s.done & (s.turns < self.most), turn, first)
-        return Aggregate(last.w, last.turns, last.left, last.done)
+        def is_unfinished(s: _State) -> Array:
+            return ~s.converged & (s.iterations < self.max_iterations)
+
+        mean = kernels.weighted_sum(w_local, a / jnp.sum(a))
+        w = mean if start is None else jnp.asarray(start)
+        one, infinite = jnp.ones((), w.dtype), jnp.full((), jnp.inf, w.dtype)
+        first = _State(w, w, one, infinite, jnp.array(False), jnp.zeros((), jnp.int32))
+        last = lax.while_loop(is_unfinished, iterate, first)
+        return Aggregate(last.w, last.iterations, last.residual, last.converged)
 
 
 class _State(NamedTuple):
     w: Vector
     ahead: Vector
-    """The point that momentum leads to."""
+    """w plus momentum, where the next step is computed."""
     momentum: Array
-    left: Array
-    done: Array
-    turns: Array
+    residual: Array
+    converged: Array
+    iterations: Array
 
 
 def recursion_step(
     psi: AbstractPsi, w_local: Matrix, weights: Vector, w: Vector
 ) -> tuple[Vector, Array]:
-    """Return the recursion's step mean(w_k − w − prox(w_k − w)), and the mean length of its terms."""
+    """Return the recursion's step, the mean of w_k − w − prox(w_k − w), and the mean of these norms."""
     x = w_local - w
-    pulls = x - jax.vmap(psi.prox)(x)
-    lengths, share = jnp.linalg.norm(pulls, axis=1), weights / jnp.sum(weights)
-    return kernels.weighted_sum(pulls, share), jnp.sum(share * lengths)
+    terms = x - jax.vmap(psi.prox)(x)
+    lengths, share = jnp.linalg.norm(terms, axis=1), weights / jnp.sum(weights)
+    return kernels.weighted_sum(terms, share), jnp.sum(share * lengths)

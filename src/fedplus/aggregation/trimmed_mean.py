@@ -8,24 +8,23 @@ from typing_extensions import override
 
 from fedplus._types import Matrix, Vector, settings
 from fedplus.aggregation import kernels
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, exact_aggregate
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, direct_aggregate
 from fedplus.check import require_number
 
-MOST = 0.49
-SLIVER = 1e-3
-"""Share of a party's weight that is as good as none."""
+MAX_TRIM = 0.49
+MIN_SHARE = 1e-3
+"""If no more than this share of a party's weight remains after trimming, the party is left out."""
 
 
 @final
 @settings
 class TrimmedMean(AbstractAggregator):
-    """In each coordinate the mean of what is left without the share ``trim`` on either side.
+    """The mean of each coordinate without the share ``trim`` of smallest and of largest entries.
 
-    The share is of the weight; where it cuts through a party, the rest of that party's weight counts.
+    The share is one of the weight: a party at the boundary counts with the rest of its weight.
 
     Args:
-        trim: β, from 0 (the mean) to 0.49 (towards the median): the share of faulty parties that
-            it withstands.
+        trim: β, the largest share of faulty parties, from 0 (the mean) to 0.49 (almost the median).
 
     Yin, Chen, Kannan and Bartlett, Byzantine-Robust Distributed Learning, ICML 2018.
 
@@ -37,22 +36,25 @@ class TrimmedMean(AbstractAggregator):
 
     def __post_init__(self) -> None:
         require_number(
-            self.trim, "TrimmedMean.trim", least=0, most=MOST, advice="Or take CoordinateMedian()."
+            self.trim,
+            "TrimmedMean.trim",
+            least=0,
+            most=MAX_TRIM,
+            advice="Or use CoordinateMedian().",
         )
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:
-        # Not normalised: whole weights add up without rounding.
+        # Weights are not normalised, because sums of integers are exact.
         w_local = jnp.asarray(w_local)
-        each = jnp.asarray(kernels.weights_or_ones(w_local, weights))
-        low = self.trim * jnp.sum(each)
-        high = jnp.sum(each) - low
-        values, mass = lax.sort(
-            (w_local, jnp.broadcast_to(each[:, None], w_local.shape)), dimension=0, num_keys=1
-        )
+        a = jnp.asarray(kernels.weights_or_ones(w_local, weights))
+        low = self.trim * jnp.sum(a)
+        high = jnp.sum(a) - low
+        masses = jnp.broadcast_to(a[:, None], w_local.shape)
+        values, mass = lax.sort((w_local, masses), dimension=0, num_keys=1)
         upper = jnp.cumsum(mass, axis=0)
-        kept = jnp.minimum(upper, high) - jnp.maximum(upper - mass, low)
-        # A sliver that rounding leaves of a party must not let it in, however far away it is.
-        kept = jnp.where(kept > SLIVER * mass, kept, 0)
-        w = jnp.sum(jnp.where(kept > 0, kept * values, 0), axis=0) / jnp.sum(kept, axis=0)
-        return exact_aggregate(w)
+        remaining = jnp.minimum(upper, high) - jnp.maximum(upper - mass, low)
+        # A trimmed party may be far away, so a remainder that is only rounding must not count.
+        remaining = jnp.where(remaining > MIN_SHARE * mass, remaining, 0)
+        terms = jnp.where(remaining > 0, remaining * values, 0)
+        return direct_aggregate(jnp.sum(terms, axis=0) / jnp.sum(remaining, axis=0))

@@ -1,4 +1,4 @@
-"""Other methods, as the same pure functions: the engine, faults and checkpoints take them unchanged."""
+"""Other personalised and global methods, with the same interface as ``FedPlus``."""
 
 from fedplus.baselines.apfl import APFL
 from fedplus.baselines.ditto import Ditto

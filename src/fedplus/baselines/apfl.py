@@ -1,4 +1,4 @@
-"""APFL: each party mixes a model of its own with the global one, and learns in what proportion."""
+"""APFL: each party learns a mixture of its own model and the global model."""
 
 from typing import ClassVar, NamedTuple, final
 
@@ -25,34 +25,37 @@ from fedplus.work import Each, Work, finite_or, first_model
 
 
 class APFLState(NamedTuple):
-    """w, and of every party v_k and α_k."""
+    """The state of APFL."""
 
     w_global: Vector
+    """(d,): w."""
     v_local: Matrix
+    """(N, d): v_k."""
     alpha: Vector
+    """(N,): α_k."""
 
 
 @final
 @settings
 class APFL(AbstractBaseline[APFLState]):
-    r"""v̄_k = α_k v_k + (1 − α_k) w_k, with v_k trained for the mixture and w_k as in FedAvg.
+    r"""A mixture v̄_k = α_k v_k + (1 − α_k) w_k, with v_k trained in the mixture and w_k as in FedAvg.
 
     .. math:: w_k \gets w_k - \eta\nabla f_k(w_k), \quad
               v_k \gets v_k - \eta\,\alpha_k\nabla f_k(\bar v_k), \quad
               \alpha_k \gets \alpha_k - \eta\,\langle v_k - w_k, \nabla f_k(\bar v_k)\rangle
 
-    α_k moves once a round, at its first step, and stays within [0, 1].
-
-    Judged: the mixture α_k v_k + (1 − α_k) w, with the global w as the server last sent it.
+    α_k changes once per round, at the first step, and stays within [0, 1]. The model that is evaluated
+    is the mixture α_k v_k + (1 − α_k) w with the global w.
 
     Args:
-        eta: η, of all three.
-        alpha: α_k before the first round.
-        adaptive: Whether α_k is learned; else it stays.
-        aggregate: What averages the w_k; by default the mean.
+        eta: Learning rate η > 0 of w_k, v_k and α_k.
+        alpha: The first α_k, in [0, 1]: 0 is FedAvg, 1 is local training.
+        adaptive: True to learn α_k, False to keep its first value.
+        aggregate: The aggregator of the w_k. None: the mean.
 
-    Deng, Kamani and Mahdavi, Adaptive Personalized Federated Learning, 2020, Algorithm 1, with
-    α_k updated by its gradient. That in v_k carries the chain rule's factor α_k, as their analysis has.
+    Paper: Deng, Kamani and Mahdavi, Adaptive Personalized Federated Learning, 2020, Algorithm 1, with
+    α_k updated by its gradient. The step of v_k has the factor α_k of the chain rule, as in their
+    analysis.
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("v_local", "alpha")
@@ -89,30 +92,30 @@ class APFL(AbstractBaseline[APFLState]):
                 w, v, share = carry
                 batch = batch_at(batches, i)
                 mixed = steps.add_scaled(w, share, steps.subtract(v, w))
-                at_mixed = gradient(mixed, batch)
+                mixed_gradient = gradient(mixed, batch)
                 if self.adaptive:
-                    apart = jax.tree.map(jnp.vdot, steps.subtract(v, w), at_mixed)
-                    moved = share - self.eta * sum(jax.tree.leaves(apart))
-                    share = jnp.where(i == 0, jnp.clip(moved, 0, 1), share)
-                v = steps.add_scaled(v, -self.eta * carry[2], at_mixed)
+                    products = jax.tree.map(jnp.vdot, steps.subtract(v, w), mixed_gradient)
+                    new_share = share - self.eta * sum(jax.tree.leaves(products))
+                    share = jnp.where(i == 0, jnp.clip(new_share, 0, 1), share)
+                v = steps.add_scaled(v, -self.eta * carry[2], mixed_gradient)
                 return steps.add_scaled(w, -self.eta, gradient(w, batch)), v, share
 
-            begin = (unravel(w_global), unravel(v), alpha)
-            w, own, share = repeat_steps(step, count, begin, available_steps(batches))
-            found = (ravel(w), ravel(own), share)
-            (w_k, v_k, share), diverged = finite_or(found, (w_global, v, alpha))
+            first = (unravel(w_global), unravel(v), alpha)
+            w, own, share = repeat_steps(step, count, first, available_steps(batches))
+            new = (ravel(w), ravel(own), share)
+            (w_k, v_k, share), diverged = finite_or(new, (w_global, v, alpha))
             return w_k, v_k, share, diverged
 
-        before = work.gather(state.v_local), work.gather(state.alpha)
-        solved, v_k, share, diverged = work.map(each, solve, *before)
+        v_before, alpha_before = work.gather(state.v_local), work.gather(state.alpha)
+        solved, v_k, share, diverged = work.map(each, solve, v_before, alpha_before)
         result, dropped = steps.aggregate_active(work, solved, w_global, self.aggregate)
-        after = APFLState(
+        new_state = APFLState(
             result.w,
             work.scatter(state.v_local, v_k),
             work.scatter(state.alpha, share),
         )
         mixed = share[:, None] * v_k + (1 - share[:, None]) * solved
-        return after, Outcome(result, mixed, diverged, dropped)
+        return new_state, Outcome(result, mixed, diverged, dropped)
 
     @override
     def models(self, state: APFLState, parties: Array | None = None) -> Matrix:

@@ -1,4 +1,4 @@
-"""Interfaces of the baselines."""
+"""The interfaces of the baselines."""
 
 from abc import ABC, abstractmethod
 from typing import TypeVar
@@ -15,11 +15,11 @@ StateT = TypeVar("StateT")
 
 
 class AbstractBaseline(AbstractAlgorithm[StateT]):
-    """A method whose personal part is just how a party's model differs from the global one."""
+    """A method whose personal part is the difference between a party's model and the global model."""
 
     @override
     def local_models(self, state: StateT) -> Matrix:
-        """Return the models that the parties use, because those after their steps are not kept."""
+        """Return the models that the parties use, as those after their local steps are not stored."""
         return self.models(state)
 
     @override
@@ -27,9 +27,16 @@ class AbstractBaseline(AbstractAlgorithm[StateT]):
         return self.models(state, parties) - self.w_global(state)
 
 
-class AbstractAdapting(ABC):
-    """A method whose parties adapt a model with their own samples before they use it."""
+class AbstractLocalAdaptation(ABC):
+    """A method whose parties adapt a model to their own samples before they use it."""
 
     @abstractmethod
     def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
-        """Return the models that parties use, (K, d): ``models`` adapted on one minibatch per party."""
+        """Return (K, d), the models that parties use after adaptation.
+
+        Args:
+            models: (K, d), the models before adaptation.
+            batches: One minibatch per party, as in ``Work.batches``.
+            grad: (w, batch) ↦ ∇f_k(w) on that batch.
+            each: Maps a function over the parties.
+        """

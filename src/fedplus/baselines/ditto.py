@@ -1,4 +1,4 @@
-"""Ditto: a personal model beside the global one, held near it."""
+"""Ditto: a personal model for each party, regularised towards the global model of FedAvg."""
 
 from typing import ClassVar, NamedTuple, final
 
@@ -12,32 +12,34 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.check import require_number
-from fedplus.local import Batch, Grad, with_parameter_shapes
+from fedplus.local import Batch, Grad, Params, with_parameter_shapes
 from fedplus.work import Each, Work, finite_or, first_model
 
 
 class DittoState(NamedTuple):
-    """w and every v_k."""
+    """The state of Ditto."""
 
     w_global: Vector
+    """(d,): w."""
     v_local: Matrix
+    """(N, d): v_k."""
 
 
 @final
 @settings
 class Ditto(AbstractBaseline[DittoState]):
-    r"""FedAvg for w, and beside it for each party a model of its own that is pulled towards w.
+    r"""FedAvg for the global model w, and a personal model v_k regularised towards w.
 
     .. math:: v_k \gets v_k - \eta\,(\nabla f_k(v_k) + \lambda\,(v_k - w))
 
-    Judged: the personal model v_k.
+    The model that is evaluated is the personal model v_k.
 
     Args:
-        eta: η, of both models.
-        lam: λ ≥ 0: 0 is local training, a large one FedAvg.
-        aggregate: What averages the parties' versions of w; by default the mean, and any robust one.
+        eta: Learning rate η > 0 of both models.
+        lam: Regularisation λ ≥ 0: 0 is local training, a large λ is nearly FedAvg.
+        aggregate: The aggregator of the parties' versions of w. None: the mean.
 
-    Li, Hu, Beirami and Smith, Ditto: Fair and Robust Federated Learning Through Personalization,
+    Paper: Li, Hu, Beirami and Smith, Ditto: Fair and Robust Federated Learning Through Personalization,
     ICML 2021, Algorithm 1.
     """
 
@@ -70,22 +72,19 @@ class Ditto(AbstractBaseline[DittoState]):
             w_k = steps.descend(
                 w_global, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta, g)
             )
-            v_k = steps.descend(
-                v, batches, count, grad,
-                lambda v, g: steps.add_scaled(
-                    v, -self.eta, steps.add_scaled(g, self.lam, steps.subtract(v, anchor))
-                ),
-            )  # fmt: skip
+
+            def update(v: Params, g: Params) -> Params:
+                regularised = steps.add_scaled(g, self.lam, steps.subtract(v, anchor))
+                return steps.add_scaled(v, -self.eta, regularised)
+
+            v_k = steps.descend(v, batches, count, grad, update)
             (w_k, v_k), diverged = finite_or((w_k, v_k), (w_global, v))
             return w_k, v_k, diverged
 
-        before = work.gather(state.v_local)
-        solved, v_k, diverged = work.map(each, solve, before)
+        solved, v_k, diverged = work.map(each, solve, work.gather(state.v_local))
         result, dropped = steps.aggregate_active(work, solved, w_global, self.aggregate)
-        return (
-            DittoState(result.w, work.scatter(state.v_local, v_k)),
-            Outcome(result, v_k, diverged, dropped),
-        )
+        new_state = DittoState(result.w, work.scatter(state.v_local, v_k))
+        return new_state, Outcome(result, v_k, diverged, dropped)
 
     @override
     def models(self, state: DittoState, parties: Array | None = None) -> Matrix:

@@ -1,4 +1,4 @@
-"""FedFomo: each party takes from others' models what helps it."""
+"""FedFomo: each party mixes in the models of others that have a lower loss on its samples."""
 
 from typing import ClassVar, NamedTuple, final
 
@@ -19,37 +19,37 @@ from fedplus.work import Each, Work, finite_or, first_model
 
 
 class FedFomoState(NamedTuple):
-    """Every θ_k as the server has it, and how much each party thinks of each."""
+    """The state of FedFomo."""
 
     theta: Matrix
+    """(N, d): θ_k, as the server has it."""
     affinity: Matrix
-    """(N, N): P, the sum of what n's model would have gained k."""
+    """(N, N): P, in row k and column n the total decrease of k's loss by n's models."""
 
 
 @final
 @settings
 class FedFomo(AbstractBaseline[FedFomoState]):
-    r"""θ_k moves towards the models that have a lower loss on its data, then trains.
+    r"""Personal models θ_k that move towards models with a lower loss on k's samples, then train.
 
     .. math:: w_n = \max\left\{\frac{f_k(\theta_k) - f_k(\theta_n)}{\|\theta_n - \theta_k\|}, 0\right\},
               \qquad \theta_k \gets \theta_k + \sum_n \frac{w_n}{\sum_m w_m}(\theta_n - \theta_k)
 
     Models are compared on a minibatch of the party's validation samples, so the federation must have
-    some (``validation_share``): on what it trains with, a party's own model would always win.
-
-    Judged: the personal model θ_k.
+    some (``validation_share``): on training samples, a party's own model would always win. The model
+    that is evaluated is the personal model θ_k.
 
     Args:
-        eta: η.
-        m: How many models a party is sent, the paper's M: those it has thought most of.
-        epsilon: Share of them chosen at random instead.
+        eta: Learning rate η > 0.
+        m: Number of models that a party receives, M in the paper: those with the largest affinity.
+        epsilon: The share of these models that is chosen at random instead, in [0, 1].
 
-    Zhang, Sapra, Fidler, Yeung and Alvarez, Personalized Federated Learning with First Order Model
-    Optimization, ICLR 2021, section 3: the weights, and the update by them.
+    Paper: Zhang, Sapra, Fidler, Yeung and Alvarez, Personalized Federated Learning with First Order
+    Model Optimization, ICLR 2021, section 3.
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("theta", "affinity")
-    compares: ClassVar[bool] = True
+    needs_validation: ClassVar[bool] = True
 
     eta: float
     m: int = static_field(default=5)
@@ -73,8 +73,9 @@ class FedFomo(AbstractBaseline[FedFomoState]):
         n = len(state.theta)
         work = work.checked(n)
         loss = steps.mean_loss(grad, "FedFomo")
-        require(work.held is not None, "work.held", None, "validation samples: FedFomo compares")
-        sent = self._chosen(state, work, n)
+        advice = "FedFomo compares models on them."
+        require(work.held is not None, "work.held", None, "validation samples", advice)
+        sent = self._choose(state, work, n)
         everyone = Uploads.of_all(work, state.theta, state.theta[0])
         arrived = jnp.ones(n, bool) if everyone.weights is None else everyone.weights > 0
 
@@ -82,41 +83,41 @@ class FedFomo(AbstractBaseline[FedFomoState]):
             own: Vector, others: Array, held: Batch, batches: Batch, count: Array | int
         ) -> tuple[Vector, Vector, Array]:
             models = everyone.models[others]
-
             gain = loss(own, held) - jax.vmap(lambda w: loss(w, held))(models)
-            apart = models - own
-            distance = jnp.sqrt(jnp.sum(apart**2, axis=1))
+            difference = models - own
+            distance = jnp.sqrt(jnp.sum(difference**2, axis=1))
             gain = jnp.where(arrived[others] & (distance > 0), gain, 0)
             weight = jnp.maximum(gain, 0) / jnp.where(distance > 0, distance, 1)
             total = jnp.sum(weight)
-            mixed = own + (weight / jnp.where(total > 0, total, 1)) @ apart
+            mixed = own + (weight / jnp.where(total > 0, total, 1)) @ difference
             w_k = steps.descend(
                 mixed, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta, g)
             )
             w_k, diverged = finite_or(w_k, own)
             return w_k, gain, diverged
 
-        before = work.gather(state.theta)
-        solved, gain, diverged = work.map(each, solve, before, sent, work.held)
+        own_models = work.gather(state.theta)
+        solved, gain, diverged = work.map(each, solve, own_models, sent, work.held)
         rows = work.gather(state.affinity)
-        rows = jax.vmap(lambda row, others, more: row.at[others].add(more))(rows, sent, gain)
+        rows = jax.vmap(lambda row, others, gain: row.at[others].add(gain))(rows, sent, gain)
         theta = work.scatter(state.theta, solved)
-        after = FedFomoState(theta, work.scatter(state.affinity, rows))
+        new_state = FedFomoState(theta, work.scatter(state.affinity, rows))
         dropped = jnp.sum(~arrived)
-        return after, Outcome(Mean().solve(theta, None, None), solved, diverged, dropped)
+        return new_state, Outcome(Mean().solve(theta, None, None), solved, diverged, dropped)
 
-    def _chosen(self, state: FedFomoState, work: Work, n: int) -> Array:
-        """(K, M): whose models each active party is sent; never its own."""
+    def _choose(self, state: FedFomoState, work: Work, n: int) -> Array:
+        """Return (K, M), the parties whose models each active party receives; never itself."""
         m = min(self.m, max(n - 1, 1))
         if n == 1:
             return jnp.zeros((1, 1), jnp.int32)
-        require(work.key is not None, "work.key", None, "random numbers: FedFomo explores")
+        advice = "FedFomo chooses models at random."
+        require(work.key is not None, "work.key", None, "a key for random numbers", advice)
         assert work.key is not None
-        for_who, for_noise = jax.random.split(work.key)
+        explore_key, noise_key = jax.random.split(work.key)
         k = len(work.cohort)
-        noise = jax.random.uniform(for_noise, (k, n))  # It also decides between equals.
+        noise = jax.random.uniform(noise_key, (k, n))  # It also breaks ties of the affinity.
         rank = jnp.argsort(jnp.lexsort((noise, work.gather(state.affinity)), axis=1), axis=1)
-        explore = jax.random.bernoulli(for_who, self.epsilon, (k, n))
+        explore = jax.random.bernoulli(explore_key, self.epsilon, (k, n))
         score = jnp.where(explore, n * noise, rank)
         score = score.at[jnp.arange(k), work.cohort].set(-1)
         chosen: Array = lax.top_k(score, m)[1]
@@ -128,5 +129,5 @@ class FedFomo(AbstractBaseline[FedFomoState]):
 
     @override
     def w_global(self, state: FedFomoState) -> Vector:
-        """The mean; no party uses it."""
+        """Return the mean of all models, which no party uses."""
         return Mean().solve(state.theta, None, None).w

@@ -1,4 +1,4 @@
-"""FedSplit: Peaceman–Rachford splitting, whose fixed points are right."""
+"""FedSplit: Peaceman–Rachford splitting, whose fixed points minimise the mean loss."""
 
 from typing import ClassVar, NamedTuple, final
 
@@ -12,35 +12,38 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.check import require_number
-from fedplus.local import Batch, Grad, with_parameter_shapes
+from fedplus.local import Batch, Grad, Params, with_parameter_shapes
 from fedplus.uploads import Uploads
 from fedplus.work import Each, Work, finite_or, first_model
 
 
 class FedSplitState(NamedTuple):
-    """x and every z_k."""
+    """The state of FedSplit."""
 
     w_global: Vector
+    """(d,): x."""
     z_local: Matrix
+    """(N, d): z_k."""
 
 
 @final
 @settings
 class FedSplit(AbstractBaseline[FedSplitState]):
-    r"""A prox step of each party from the far side of the mean, which the mean's fixed points minimise.
+    r"""Operator splitting: each party takes a proximal step at the reflection of z_k in the mean x.
 
     .. math:: u_k \approx \operatorname{prox}_{s f_k}(2x - z_k), \qquad
               z_k \gets z_k + 2\,(u_k - x), \qquad x \gets \overline{z_k}
 
-    The prox is E_k gradient steps from x. Judged: the global model x.
+    The proximal step is approximated by E_k gradient steps from x. The model that is evaluated is the
+    global model x.
 
     Args:
-        s: Step size of the prox, s > 0.
-        eta: Learning rate of the steps that compute it.
-        aggregate: What averages the z_k, the inactive parties' as they last were; by default the mean.
+        s: Step size s > 0 of the proximal step.
+        eta: Learning rate η > 0 of the gradient steps that approximate it.
+        aggregate: The aggregator of all z_k, with the last one of each inactive party. None: the mean.
 
-    Pathak and Wainwright, FedSplit: An Algorithmic Framework for Fast Federated Optimization, NeurIPS
-    2020, Algorithm 1.
+    Paper: Pathak and Wainwright, FedSplit: An Algorithmic Framework for Fast Federated Optimization,
+    NeurIPS 2020, Algorithm 1.
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("z_local",)
@@ -69,19 +72,17 @@ class FedSplit(AbstractBaseline[FedSplitState]):
         _, unravel, _ = with_parameter_shapes(grad)
 
         def solve(z: Vector, batches: Batch, count: Array | int) -> tuple[Vector, Vector, Array]:
-            beyond = unravel(2 * x - z)
-            u = steps.descend(
-                x, batches, count, grad,
-                lambda u, g: steps.add_scaled(
-                    u, -self.eta, steps.add_scaled(g, 1 / self.s, steps.subtract(u, beyond))
-                ),
-            )  # fmt: skip
-            u, diverged = finite_or(u, x)
+            reflection = unravel(2 * x - z)
+
+            def update(u: Params, g: Params) -> Params:
+                regularised = steps.add_scaled(g, 1 / self.s, steps.subtract(u, reflection))
+                return steps.add_scaled(u, -self.eta, regularised)
+
+            u, diverged = finite_or(steps.descend(x, batches, count, grad, update), x)
             return u, z + 2 * (u - x), diverged
 
-        before = work.gather(state.z_local)
-        solved, moved, diverged = work.map(each, solve, before)
-        z_local = work.scatter(state.z_local, moved)
+        solved, z, diverged = work.map(each, solve, work.gather(state.z_local))
+        z_local = work.scatter(state.z_local, z)
         uploads = Uploads.of_all(work, z_local, x)
         result, _ = uploads.aggregate(self.aggregate or Mean(), x)
         return FedSplitState(result.w, z_local), Outcome(result, solved, diverged, uploads.dropped)

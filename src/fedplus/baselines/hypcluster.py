@@ -1,4 +1,4 @@
-"""HypCluster: a few models, of which each party takes the one that suits it best."""
+"""HypCluster: a few cluster models, of which each party uses the one with the lowest loss."""
 
 from typing import ClassVar, NamedTuple, final
 
@@ -18,29 +18,30 @@ from fedplus.work import Each, Work, finite_or, first_model
 
 
 class HypClusterState(NamedTuple):
-    """The models h_1, ..., h_q, and which of them each party last took."""
+    """The state of HypCluster."""
 
     centres: Matrix
+    """(q, d): the cluster models h_1, ..., h_q."""
     choice: Array
+    """(N,): the index of the model that each party chose last."""
 
 
 @final
 @settings
 class HypCluster(AbstractBaseline[HypClusterState]):
-    """Each party trains the model with the lowest loss on its data; each model is averaged by itself.
+    """Clustering: each party trains the cluster model with the lowest loss on its samples.
 
-    The loss that a party compares by is over its minibatches of the round.
-
-    Judged: the model that the party took when it last took part.
+    A party compares losses on its minibatches of the round. The models of the parties that chose the
+    same cluster are aggregated. The model that is evaluated is the one that the party chose last.
 
     Args:
-        eta: η.
-        q: How many models.
-        spread: Standard deviation of the noise that tells them apart at first, the same in every run.
-        aggregate: What averages the models of a cluster; by default the mean.
+        eta: Learning rate η > 0.
+        q: The number of cluster models.
+        spread: Standard deviation of the noise in the first models, which is the same in every run.
+        aggregate: The aggregator of the models of a cluster. None: the mean.
 
-    Mansour, Mohri, Ro and Suresh, Three Approaches for Personalization with Applications to Federated
-    Learning, 2020, Algorithm HypCluster.
+    Paper: Mansour, Mohri, Ro and Suresh, Three Approaches for Personalization with Applications to
+    Federated Learning, 2020, Algorithm HypCluster.
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("choice",)
@@ -75,32 +76,31 @@ class HypCluster(AbstractBaseline[HypClusterState]):
             def losses(batch: Batch) -> Vector:
                 return jnp.stack([loss(centre, batch) for centre in centres])
 
-            mine = jnp.argmin(steps.mean_over_batches(losses, batches, count)).astype(jnp.int32)
-            begin = centres[mine]
+            choice = jnp.argmin(steps.mean_over_batches(losses, batches, count)).astype(jnp.int32)
+            first = centres[choice]
             w_k = steps.descend(
-                begin, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta, g)
+                first, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta, g)
             )
-            w_k, diverged = finite_or(w_k, begin)
-            return w_k, mine, diverged
+            w_k, diverged = finite_or(w_k, first)
+            return w_k, choice, diverged
 
-        solved, mine, diverged = work.map(each, solve)
+        solved, choice, diverged = work.map(each, solve)
         uploads = Uploads.of_cohort(work, solved, centres[0])
         weights = uploads.weights
         weights = jnp.ones(len(solved), solved.dtype) if weights is None else weights
-        found: list[Aggregate] = []
+        clusters: list[Aggregate] = []
         for c in range(self.q):
-            cluster = Uploads(uploads.models, weights * (mine == c))
-            found.append(cluster.aggregate(self.aggregate or Mean(), centres[c])[0])
-        after = HypClusterState(
-            jnp.stack([one.w for one in found]), work.scatter(state.choice, mine)
-        )
+            cluster = Uploads(uploads.models, weights * (choice == c))
+            clusters.append(cluster.aggregate(self.aggregate or Mean(), centres[c])[0])
+        new_centres = jnp.stack([cluster.w for cluster in clusters])
+        new_state = HypClusterState(new_centres, work.scatter(state.choice, choice))
         result = Aggregate(
-            self.w_global(after),
-            jnp.stack([one.iterations for one in found]).max(),
-            jnp.stack([one.residual for one in found]).max(),
-            jnp.stack([one.converged for one in found]).all(),
+            self.w_global(new_state),
+            jnp.stack([cluster.iterations for cluster in clusters]).max(),
+            jnp.stack([cluster.residual for cluster in clusters]).max(),
+            jnp.stack([cluster.converged for cluster in clusters]).all(),
         )
-        return after, Outcome(result, solved, diverged, jnp.sum(weights == 0))
+        return new_state, Outcome(result, solved, diverged, jnp.sum(weights == 0))
 
     @override
     def models(self, state: HypClusterState, parties: Array | None = None) -> Matrix:
@@ -108,5 +108,5 @@ class HypCluster(AbstractBaseline[HypClusterState]):
 
     @override
     def w_global(self, state: HypClusterState) -> Vector:
-        """The model that most parties took."""
+        """Return the model that most parties chose last."""
         return state.centres[jnp.argmax(jnp.bincount(state.choice, length=self.q))]

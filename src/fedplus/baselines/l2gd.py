@@ -1,4 +1,4 @@
-"""L2GD: at the toss of a coin, a step of one's own or a step towards the mean."""
+"""L2GD: at random, either a local gradient step of all parties or a step towards their mean."""
 
 from typing import ClassVar, NamedTuple, final
 
@@ -18,32 +18,32 @@ from fedplus.work import Each, Work, finite_or, first_model, run_each
 
 
 class L2GDState(NamedTuple):
-    """x̄ and every x_k."""
+    """The state of L2GD."""
 
     w_global: Vector
+    """(d,): x̄."""
     w_local: Matrix
+    """(N, d): x_k."""
 
 
 @final
 @settings
 class L2GD(AbstractBaseline[L2GDState]):
-    r"""Stochastic gradient steps on a mixture of local and global learning.
+    r"""Loopless local gradient descent on a mixture of the local and the global objective.
 
     .. math:: \min_{x_1, \dots, x_n} \frac1n\sum_k f_k(x_k) + \frac{\lambda}{2n}\sum_k\|x_k - \bar x\|^2
 
     With probability 1 − p all parties take x_k ← x_k − α/(n(1−p)) ∇f_k(x_k); with probability p,
-    x_k ← x_k − αλ/(np) (x_k − x̄), for which they communicate. A round is as many tosses as it has
-    steps; n is the number of active parties.
-
-    Judged: the personal model x_k.
+    x_k ← x_k − αλ/(np) (x_k − x̄), for which they communicate. Each step of a round is one such draw;
+    n is the number of active parties. The model that is evaluated is the personal model x_k.
 
     Args:
-        alpha: Step size α.
-        lam: λ ≥ 0: 0 is local training.
+        alpha: Step size α > 0.
+        lam: Weight λ ≥ 0 of the distance to the mean: 0 is local training.
         p: Probability of a step towards the mean, 0 < p < 1.
-        aggregate: What averages the x_k; by default the mean.
+        aggregate: The aggregator of the x_k. None: the mean.
 
-    Hanzely and Richtárik, Federated Learning of a Mixture of Global and Local Models, 2020,
+    Paper: Hanzely and Richtárik, Federated Learning of a Mixture of Global and Local Models, 2020,
     Algorithm 1.
     """
 
@@ -71,36 +71,37 @@ class L2GD(AbstractBaseline[L2GDState]):
         self, state: L2GDState, work: Work, grad: Grad, each: Each = jax.vmap
     ) -> tuple[L2GDState, Outcome]:
         work = work.checked(len(state.w_local))
-        require(work.key is not None, "work.key", None, "random numbers: L2GD tosses coins")
+        advice = "L2GD draws the kind of each step."
+        require(work.key is not None, "work.key", None, "a key for random numbers", advice)
         key = jnp.asarray(work.key)
         n = len(work.cohort)
         gradient, unravel, ravel = with_parameter_shapes(grad)
         counts = jnp.broadcast_to(jnp.asarray(work.steps), (n,))
         centre = state.w_global
 
-        def own_step(i: Array, rows: Matrix, diverged: Array) -> tuple[Matrix, Array]:
-            def one(x: Vector, batches: Batch, count: Array) -> tuple[Vector, Array]:
+        def local_step(i: Array, rows: Matrix, diverged: Array) -> tuple[Matrix, Array]:
+            def step_of_party(x: Vector, batches: Batch, count: Array) -> tuple[Vector, Array]:
                 g = ravel(gradient(unravel(x), batch_at(batches, i)))
-                moved = jnp.where(i < count, x - self.alpha / (n * (1 - self.p)) * g, x)
-                return finite_or(moved, x)
+                new_x = jnp.where(i < count, x - self.alpha / (n * (1 - self.p)) * g, x)
+                return finite_or(new_x, x)
 
-            rows, now = run_each(each, one, rows, work.batches, counts)
-            return rows, diverged | now
+            rows, newly_diverged = run_each(each, step_of_party, rows, work.batches, counts)
+            return rows, diverged | newly_diverged
 
-        def common_step(i: Array, rows: Matrix, diverged: Array) -> tuple[Matrix, Array]:
+        def mean_step(i: Array, rows: Matrix, diverged: Array) -> tuple[Matrix, Array]:
             result, _ = steps.aggregate_active(work, rows, centre, self.aggregate)
-            moved = rows - self.alpha * self.lam / (n * self.p) * (rows - result.w)
-            moved = jnp.where((i < counts)[:, None], moved, rows)
-            rows, now = jax.vmap(finite_or)(moved, rows)
-            return rows, diverged | now
+            new_rows = rows - self.alpha * self.lam / (n * self.p) * (rows - result.w)
+            new_rows = jnp.where((i < counts)[:, None], new_rows, rows)
+            rows, newly_diverged = jax.vmap(finite_or)(new_rows, rows)
+            return rows, diverged | newly_diverged
 
-        def toss(i: Array, carry: tuple[Matrix, Array]) -> tuple[Matrix, Array]:
-            heads = jax.random.bernoulli(jax.random.fold_in(key, i), self.p)
-            moved: tuple[Matrix, Array] = lax.cond(heads, common_step, own_step, i, *carry)
-            return moved
+        def step(i: Array, carry: tuple[Matrix, Array]) -> tuple[Matrix, Array]:
+            communicate = jax.random.bernoulli(jax.random.fold_in(key, i), self.p)
+            new: tuple[Matrix, Array] = lax.cond(communicate, mean_step, local_step, i, *carry)
+            return new
 
-        begin = work.gather(state.w_local), jnp.zeros(n, bool)
-        solved, diverged = lax.fori_loop(0, jnp.max(counts), toss, begin)
+        carry = work.gather(state.w_local), jnp.zeros(n, bool)
+        solved, diverged = lax.fori_loop(0, jnp.max(counts), step, carry)
         result, dropped = steps.aggregate_active(work, solved, centre, self.aggregate)
         w_local = work.scatter(state.w_local, solved)
         return L2GDState(result.w, w_local), Outcome(result, solved, diverged, dropped)

@@ -1,4 +1,4 @@
-"""MAPPER: each party interpolates between a model of its own and a central one."""
+"""Mapper: each party interpolates between its own model and a central model."""
 
 from typing import ClassVar, NamedTuple, final
 
@@ -17,32 +17,36 @@ from fedplus.work import Each, Work, finite_or, first_model
 
 
 class MapperState(NamedTuple):
-    """w_c, and of every party w_l and λ_k."""
+    """The state of Mapper."""
 
     w_global: Vector
+    """(d,): w_c, the central model."""
     w_local: Matrix
+    """(N, d): w_l of each party."""
     lam: Vector
+    """(N,): λ_k."""
 
 
 @final
 @settings
 class Mapper(AbstractBaseline[MapperState]):
-    r"""λ_k w_l + (1 − λ_k) w_c: for each λ of a list the party trains w_l, and keeps the best pair.
+    r"""An interpolation λ_k w_l + (1 − λ_k) w_c, with the best λ_k of a list.
 
     .. math:: w_l \gets w_l - \eta\lambda\nabla f_k(\lambda w_l + (1-\lambda) w_c), \qquad
               w_c \gets w_c - \eta_c(1-\lambda_k)\nabla f_k(\lambda_k w_l + (1-\lambda_k) w_c)
 
-    The paper interpolates predictions; here parameters are, which for linear models is the same in the
-    logits. Judged: the interpolated model, with the central w_c as the server last sent it.
+    In a round, a party trains w_l for each λ of the list and keeps the pair with the lowest loss. The
+    paper interpolates predictions; this class interpolates parameters, which is the same for the logits
+    of linear models. The model that is evaluated is the interpolation with the global w_c.
 
     Args:
-        eta: η, of the own model.
-        eta_c: Of the central model: one step a round, on the mean gradient of the party's minibatches.
-        lambdas: The list of λ.
-        aggregate: What averages the parties' versions of w_c; by default the mean.
+        eta: Learning rate η > 0 of the party's own model w_l.
+        eta_c: Learning rate η_c > 0 of w_c, for one step per round with the mean gradient.
+        lambdas: The values of λ in [0, 1] that a party tries.
+        aggregate: The aggregator of the parties' versions of w_c. None: the mean.
 
-    Mansour, Mohri, Ro and Suresh, Three Approaches for Personalization with Applications to Federated
-    Learning, 2020, Algorithm Mapper.
+    Paper: Mansour, Mohri, Ro and Suresh, Three Approaches for Personalization with Applications to
+    Federated Learning, 2020, Algorithm Mapper.
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("w_local", "lam")
@@ -55,8 +59,8 @@ class Mapper(AbstractBaseline[MapperState]):
     def __post_init__(self) -> None:
         require_number(self.eta, "Mapper.eta", above=0)
         require_number(self.eta_c, "Mapper.eta_c", above=0)
-        some = isinstance(self.lambdas, tuple) and len(self.lambdas) > 0
-        require(some, "Mapper.lambdas", repr(self.lambdas), "a tuple of at least one λ")
+        is_valid = isinstance(self.lambdas, tuple) and len(self.lambdas) > 0
+        require(is_valid, "Mapper.lambdas", repr(self.lambdas), "a tuple of at least one λ")
         for lam in self.lambdas:
             require_number(lam, "Mapper.lambdas", least=0, most=1)
         steps.require_aggregator(self.aggregate, "Mapper")
@@ -76,18 +80,18 @@ class Mapper(AbstractBaseline[MapperState]):
         w_c = state.w_global
         gradient, unravel, ravel = with_parameter_shapes(grad)
 
-        def trained(lam: float, w_l: Vector, batches: Batch, count: Array | int) -> Vector:
-            """The interpolated model after E_k steps of w_l, from which w_l follows if λ > 0."""
+        def train(lam: float, w_l: Vector, batches: Batch, count: Array | int) -> Vector:
+            """Return the interpolated model after E_k steps of w_l, which determines w_l if λ > 0."""
+            first = lam * w_l + (1 - lam) * w_c
             return steps.descend(
-                lam * w_l + (1 - lam) * w_c, batches, count, grad,
-                lambda w, g: steps.add_scaled(w, -self.eta * lam**2, g),
-            )  # fmt: skip
+                first, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta * lam**2, g)
+            )
 
         def solve(
             w_l: Vector, batches: Batch, count: Array | int
         ) -> tuple[Vector, Vector, Array, Vector, Array]:
             lams = jnp.array(self.lambdas, w_c.dtype)
-            mixed = jnp.stack([trained(lam, w_l, batches, count) for lam in self.lambdas])
+            mixed = jnp.stack([train(lam, w_l, batches, count) for lam in self.lambdas])
 
             def losses(batch: Batch) -> Vector:
                 return jnp.stack([loss(w, batch) for w in mixed])
@@ -95,20 +99,19 @@ class Mapper(AbstractBaseline[MapperState]):
             best = jnp.argmin(steps.mean_over_batches(losses, batches, count))
             lam, w = lams[best], mixed[best]
             own = jnp.where(lam > 0, (w - (1 - lam) * w_c) / jnp.where(lam > 0, lam, 1), w_l)
-            at_w = unravel(w)
-            mean = ravel(steps.mean_over_batches(lambda b: gradient(at_w, b), batches, count))
-            sent = w_c - self.eta_c * (1 - lam) * mean
-            found = (sent, own, lam, w)
-            (sent, own, lam, w), diverged = finite_or(found, (w_c, w_l, lams[0], w_l))
-            return sent, own, lam, w, diverged
+            params = unravel(w)
+            mean = ravel(steps.mean_over_batches(lambda b: gradient(params, b), batches, count))
+            central = w_c - self.eta_c * (1 - lam) * mean
+            new = (central, own, lam, w)
+            (central, own, lam, w), diverged = finite_or(new, (w_c, w_l, lams[0], w_l))
+            return central, own, lam, w, diverged
 
-        before = work.gather(state.w_local)
-        sent, own, lam, solved, diverged = work.map(each, solve, before)
-        result, dropped = steps.aggregate_active(work, sent, w_c, self.aggregate)
-        after = MapperState(
-            result.w, work.scatter(state.w_local, own), work.scatter(state.lam, lam)
-        )
-        return after, Outcome(result, solved, diverged, dropped)
+        w_l = work.gather(state.w_local)
+        central, own, lam, solved, diverged = work.map(each, solve, w_l)
+        result, dropped = steps.aggregate_active(work, central, w_c, self.aggregate)
+        w_local, lams = work.scatter(state.w_local, own), work.scatter(state.lam, lam)
+        new_state = MapperState(result.w, w_local, lams)
+        return new_state, Outcome(result, solved, diverged, dropped)
 
     @override
     def models(self, state: MapperState, parties: Array | None = None) -> Matrix:

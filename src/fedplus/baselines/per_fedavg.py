@@ -1,4 +1,4 @@
-"""Per-FedAvg: a global model that is good after a gradient step of the party's own."""
+"""Per-FedAvg: a global model that each party adapts by one gradient step (MAML)."""
 
 from typing import ClassVar, Literal, NamedTuple, final
 
@@ -10,7 +10,7 @@ from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
-from fedplus.baselines.base import AbstractAdapting, AbstractBaseline
+from fedplus.baselines.base import AbstractBaseline, AbstractLocalAdaptation
 from fedplus.check import require, require_number
 from fedplus.local import (
     Batch,
@@ -25,39 +25,39 @@ from fedplus.work import Each, Work, finite_or, first_model
 
 
 class PerFedAvgState(NamedTuple):
-    """w; parties keep nothing of their own."""
+    """The state of Per-FedAvg; parties have no model of their own."""
 
     w_global: Vector
+    """(d,): w."""
     rounds: Array
-    """(N,): in how many rounds each party took part."""
+    """(N,): the number of rounds in which each party took part."""
 
 
 @final
 @settings
-class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
+class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
     r"""FedAvg on F_k(w) = f_k(w − α∇f_k(w)), the loss after one step of adaptation.
 
     .. math:: \tilde w = w - \alpha\nabla f_k(w; D), \qquad
               w \gets w - \beta\,(I - \alpha\nabla^2 f_k(w; D''))\,\nabla f_k(\tilde w; D')
 
-    First order ("fo") leaves the Hessian out; Hessian-free ("hf") takes its product with the gradient
-    from two more gradients, at w ± δ∇f_k(w̃). D, D', D'' are different minibatches.
-
-    Judged: each party's w − α∇f_k(w), from the global w and a minibatch of its own training samples.
+    The first-order variant omits the Hessian. The Hessian-free variant computes its product with the
+    gradient from two more gradients, at w ± δ∇f_k(w̃). D, D', D'' are different minibatches. The model
+    that is evaluated is w − α∇f_k(w), for the global w and a minibatch of the party's own samples.
 
     Args:
-        alpha: α, of the adaptation.
-        beta: β, the learning rate of w.
-        variant: "fo" or "hf".
-        delta: δ of the Hessian-free variant.
-        aggregate: What averages the parties' models; by default the mean.
+        alpha: Step size α ≥ 0 of the adaptation; 0 is FedAvg.
+        beta: Learning rate β > 0 of w.
+        variant: "fo" (first-order) or "hf" (Hessian-free).
+        delta: Step δ > 0 of the differences in the Hessian-free variant.
+        aggregate: The aggregator of the parties' models. None: the mean.
 
-    Fallah, Mokhtari and Ozdaglar, Personalized Federated Learning with Theoretical Guarantees: A
+    Paper: Fallah, Mokhtari and Ozdaglar, Personalized Federated Learning with Theoretical Guarantees: A
     Model-Agnostic Meta-Learning Approach, NeurIPS 2020, Algorithm 1 and section 5.
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("rounds",)
-    batches_a_step: ClassVar[int] = 3
+    batches_per_step: ClassVar[int] = 3
 
     alpha: float
     beta: float
@@ -86,12 +86,12 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
         gradient, unravel, ravel = with_parameter_shapes(grad)
 
         def solve(batches: Batch, count: Array | int) -> tuple[Vector, Array]:
-            most = available_steps(batches)
+            available = available_steps(batches)
 
             def batch(i: Array, j: int) -> Batch:
-                """The j-th of the three minibatches of step i; a hand-made few go round."""
-                place = 3 * i + j
-                return batch_at(batches, place if most is None else place % most)
+                """Return the j-th minibatch of step i; if there are too few, they are used again."""
+                index = 3 * i + j
+                return batch_at(batches, index if available is None else index % available)
 
             def step(i: Array, w: Params) -> Params:
                 tilde = steps.add_scaled(w, -self.alpha, gradient(w, batch(i, 0)))
@@ -101,8 +101,8 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
                         gradient(steps.add_scaled(w, sign * self.delta, outer), batch(i, 2))
                         for sign in (1.0, -1.0)
                     )
-                    bend = steps.subtract(up, down)  # 2δ ∇²f_k(w) outer
-                    outer = steps.add_scaled(outer, -self.alpha / (2 * self.delta), bend)
+                    difference = steps.subtract(up, down)  # 2δ ∇²f_k(w) outer
+                    outer = steps.add_scaled(outer, -self.alpha / (2 * self.delta), difference)
                 return steps.add_scaled(w, -self.beta, outer)
 
             solved = ravel(repeat_steps(step, count, unravel(w_global), None))
@@ -115,17 +115,17 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractAdapting):
 
     @override
     def models(self, state: PerFedAvgState, parties: Array | None = None) -> Matrix:
-        """Before ``adapt``: the global model."""
+        """Return the global model for each party; ``adapt`` personalises it."""
         return steps.broadcast_model(state.w_global, len(state.rounds), parties)
 
     @override
     def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
         gradient, unravel, ravel = with_parameter_shapes(grad)
 
-        def one(w: Vector, batches: Batch) -> Vector:
+        def adapt_one(w: Vector, batches: Batch) -> Vector:
             return w - self.alpha * ravel(gradient(unravel(w), batch_at(batches, jnp.int32(0))))
 
-        adapted: Matrix = each(one)(models, batches)
+        adapted: Matrix = each(adapt_one)(models, batches)
         return adapted
 
     @override

@@ -1,4 +1,4 @@
-"""pFedMe: personal models by Moreau envelopes."""
+"""pFedMe: personal models from the Moreau envelopes of the losses."""
 
 from typing import ClassVar, NamedTuple, final
 
@@ -25,33 +25,34 @@ from fedplus.work import Each, Work, finite_or, first_model
 
 
 class PFedMeState(NamedTuple):
-    """w and every θ_k."""
+    """The state of pFedMe."""
 
     w_global: Vector
+    """(d,): w."""
     theta: Matrix
+    """(N, d): θ_k."""
 
 
 @final
 @settings
 class PFedMe(AbstractBaseline[PFedMeState]):
-    r"""Each party's θ_k stays near w; w moves towards the θ_k.
+    r"""Moreau envelopes: personal models θ_k near w_k, and w_k that move towards the θ_k.
 
     .. math:: \theta_k \approx \arg\min_\theta f_k(\theta) + \tfrac{\lambda}{2}\|\theta - w_k\|^2,
               \qquad w_k \gets w_k - \eta\lambda\,(w_k - \theta_k)
 
-    A step of a round (E_k of them; the paper's R) is one minibatch, on which θ_k takes ``inner`` steps.
-
-    Judged: the personal model θ_k.
+    In each of the E_k steps of a round (R in the paper), θ_k takes ``inner`` steps on one minibatch.
+    The model that is evaluated is the personal model θ_k.
 
     Args:
-        eta: η, of w_k.
-        lam: λ > 0: the larger, the nearer θ_k is to w.
-        eta_inner: Learning rate of θ_k's steps.
-        inner: Steps on each minibatch, the paper's K.
-        beta: How far the server goes towards the parties' mean, the paper's β.
-        aggregate: What averages the w_k; by default the mean.
+        eta: Learning rate η > 0 of w_k.
+        lam: Regularisation λ > 0; the larger, the nearer θ_k stays to w_k.
+        eta_inner: Learning rate > 0 of θ_k.
+        inner: The number of steps of θ_k on each minibatch, K in the paper.
+        beta: Step size β > 0 of the server towards the aggregate of the w_k; 1 takes the aggregate.
+        aggregate: The aggregator of the w_k. None: the mean.
 
-    Dinh, Tran and Nguyen, Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020,
+    Paper: Dinh, Tran and Nguyen, Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020,
     Algorithm 1.
     """
 
@@ -66,7 +67,7 @@ class PFedMe(AbstractBaseline[PFedMeState]):
 
     def __post_init__(self) -> None:
         require_number(self.eta, "PFedMe.eta", above=0)
-        require_number(self.lam, "PFedMe.lam", above=0, advice="λ holds θ_k near w.")
+        require_number(self.lam, "PFedMe.lam", above=0, advice="λ keeps θ_k near w.")
         require_number(self.eta_inner, "PFedMe.eta_inner", above=0)
         require_integer("PFedMe.inner", self.inner, kinds=int)
         require_number(self.beta, "PFedMe.beta", above=0)
@@ -92,28 +93,23 @@ class PFedMe(AbstractBaseline[PFedMeState]):
                 w, theta = carry
                 batch = batch_at(batches, i)
                 for _ in range(self.inner):  # l. 7
-                    pull = steps.add_scaled(
-                        gradient(theta, batch), self.lam, steps.subtract(theta, w)
-                    )
-                    theta = steps.add_scaled(theta, -self.eta_inner, pull)
-                return steps.add_scaled(
-                    w, -self.eta * self.lam, steps.subtract(w, theta)
-                ), theta  # l. 8
+                    distance = steps.subtract(theta, w)
+                    regularised = steps.add_scaled(gradient(theta, batch), self.lam, distance)
+                    theta = steps.add_scaled(theta, -self.eta_inner, regularised)
+                new_w = steps.add_scaled(w, -self.eta * self.lam, steps.subtract(w, theta))  # l. 8
+                return new_w, theta
 
-            begin = unravel(w_global)
-            w, theta = repeat_steps(step, count, (begin, begin), available_steps(batches))
+            first = unravel(w_global)
+            w, theta = repeat_steps(step, count, (first, first), available_steps(batches))
             (w_k, theta_k), diverged = finite_or((ravel(w), ravel(theta)), (w_global, before))
-            did = jnp.asarray(count) > 0
-            return w_k, jnp.where(did, theta_k, before), diverged
+            has_steps = jnp.asarray(count) > 0
+            return w_k, jnp.where(has_steps, theta_k, before), diverged
 
-        before = work.gather(state.theta)
-        solved, theta, diverged = work.map(each, solve, before)
+        solved, theta, diverged = work.map(each, solve, work.gather(state.theta))
         result, dropped = steps.aggregate_active(work, solved, w_global, self.aggregate)
-        moved = (1 - self.beta) * w_global + self.beta * result.w  # l. 11
-        return (
-            PFedMeState(moved, work.scatter(state.theta, theta)),
-            Outcome(result, theta, diverged, dropped),
-        )
+        new_w_global = (1 - self.beta) * w_global + self.beta * result.w  # l. 11
+        new_state = PFedMeState(new_w_global, work.scatter(state.theta, theta))
+        return new_state, Outcome(result, theta, diverged, dropped)
 
     @override
     def models(self, state: PFedMeState, parties: Array | None = None) -> Matrix:

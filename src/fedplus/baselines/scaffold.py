@@ -1,4 +1,4 @@
-"""SCAFFOLD: control variates against the drift of local steps."""
+"""SCAFFOLD: control variates that correct the drift of local steps."""
 
 from typing import ClassVar, Literal, NamedTuple, final
 
@@ -12,36 +12,39 @@ from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.check import require, require_number
-from fedplus.local import Batch, Grad, with_parameter_shapes
+from fedplus.local import Batch, Grad, Params, with_parameter_shapes
 from fedplus.work import Each, Work, finite_or, first_model
 
 
 class ScaffoldState(NamedTuple):
-    """x, c and every c_k."""
+    """The state of SCAFFOLD."""
 
     w_global: Vector
+    """(d,): x."""
     control: Vector
+    """(d,): c, the server's control variate."""
     control_local: Matrix
+    """(N, d): c_k, the parties' control variates."""
 
 
 @final
 @settings
 class Scaffold(AbstractBaseline[ScaffoldState]):
-    r"""Local steps corrected by c − c_k, an estimate of how the party's gradient differs from all.
+    r"""FedAvg with local steps corrected by c − c_k, the difference of mean and own gradient.
 
     .. math:: y_k \gets y_k - \eta_l\,(g_k(y_k) - c_k + c),
               \qquad x \gets x + \eta_g\,\overline{y_k - x}
 
-    Judged: the global model x.
+    The model that is evaluated is the global model x.
 
     Args:
-        eta_l: Local learning rate η_l.
-        eta_g: Server's step η_g.
-        option: How c_k is renewed: 1, the gradient at x; 2, from the steps just done (no extra work).
-        aggregate: What averages the parties' models; by default the mean.
+        eta_l: Local learning rate η_l > 0.
+        eta_g: Step size η_g > 0 of the server towards the aggregate; 1 takes the aggregate.
+        option: How c_k is updated: 1, by the gradient at x; 2, from the local steps, at no extra cost.
+        aggregate: The aggregator of the parties' models. None: the mean.
 
-    Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020,
-    Algorithm 1.
+    Paper: Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML
+    2020, Algorithm 1.
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("control_local",)
@@ -53,7 +56,7 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
 
     def __post_init__(self) -> None:
         require_number(self.eta_l, "Scaffold.eta_l", above=0, advice="The local learning rate.")
-        require_number(self.eta_g, "Scaffold.eta_g", above=0, advice="1 takes the mean itself.")
+        require_number(self.eta_g, "Scaffold.eta_g", above=0, advice="1 takes the aggregate.")
         require(self.option in (1, 2), "Scaffold.option", self.option, "1 or 2")
         steps.require_aggregator(self.aggregate, "Scaffold")
 
@@ -75,31 +78,30 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
         def solve(c_k: Vector, batches: Batch, count: Array | int) -> tuple[Vector, Vector, Array]:
             gradient, unravel, ravel = with_parameter_shapes(grad)
             correction = unravel(c - c_k)
-            y = steps.descend(
-                x, batches, count, grad,
-                lambda y, g: steps.add_scaled(y, -self.eta_l, steps.add_scaled(g, 1.0, correction)),
-            )  # l. 9-11  # fmt: skip
+
+            def update(y: Params, g: Params) -> Params:
+                return steps.add_scaled(y, -self.eta_l, steps.add_scaled(g, 1.0, correction))
+
+            y = steps.descend(x, batches, count, grad, update)  # l. 9-11
             if self.option == 1:
-                at_x = unravel(x)
-                mean = steps.mean_over_batches(lambda b: gradient(at_x, b), batches, count)
-                renewed = ravel(mean)
+                params = unravel(x)
+                mean = steps.mean_over_batches(lambda b: gradient(params, b), batches, count)
+                new_c_k = ravel(mean)
             else:
-                renewed = c_k - c + (x - y) / (jnp.maximum(count, 1) * self.eta_l)
-            renewed = jnp.where(jnp.asarray(count) > 0, renewed, c_k)  # l. 12
-            (y, renewed), diverged = finite_or((y, renewed), (x, c_k))
-            return y, renewed, diverged
+                new_c_k = c_k - c + (x - y) / (jnp.maximum(count, 1) * self.eta_l)
+            new_c_k = jnp.where(jnp.asarray(count) > 0, new_c_k, c_k)  # l. 12
+            (y, new_c_k), diverged = finite_or((y, new_c_k), (x, c_k))
+            return y, new_c_k, diverged
 
         before = work.gather(state.control_local)
-        solved, renewed, diverged = work.map(each, solve, before)
-        control_local = work.scatter(state.control_local, renewed)
+        solved, new_c_k, diverged = work.map(each, solve, before)
+        control_local = work.scatter(state.control_local, new_c_k)
         result, dropped = steps.aggregate_active(work, solved, x, self.aggregate)
         w_global = x + self.eta_g * (result.w - x)  # l. 16-17
         ones = jnp.ones(len(before), before.dtype)
-        moved = ones @ (work.gather(control_local) - before) / parties
-        return (
-            ScaffoldState(w_global, c + moved, control_local),
-            Outcome(result, solved, diverged, dropped),
-        )
+        control = c + ones @ (work.gather(control_local) - before) / parties
+        new_state = ScaffoldState(w_global, control, control_local)
+        return new_state, Outcome(result, solved, diverged, dropped)
 
     @override
     def models(self, state: ScaffoldState, parties: Array | None = None) -> Matrix:

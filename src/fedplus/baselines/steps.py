@@ -1,4 +1,4 @@
-"""What the baselines' local loops share."""
+"""Functions that the baselines share: local steps, arithmetic on pytrees, aggregation and checks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,34 +22,34 @@ from fedplus.local import (
 from fedplus.uploads import Uploads
 from fedplus.work import Work
 
-Move = Callable[[Params, Params], Params]
+Update = Callable[[Params, Params], Params]
 """(w, ∇f_k(w)) ↦ the next w."""
 
 
-def descend(w: Vector, batches: Batch, steps: Array | int, grad: Grad, move: Move) -> Vector:
-    """``move``, ``steps`` times, each on the gradient of another minibatch."""
+def descend(w: Vector, batches: Batch, steps: Array | int, grad: Grad, update: Update) -> Vector:
+    """Return w after ``steps`` steps of ``update``, each with the gradient on the next minibatch."""
     gradient, unravel, ravel = with_parameter_shapes(grad)
 
     def step(i: Array, w: Params) -> Params:
-        return move(w, gradient(w, batch_at(batches, i)))
+        return update(w, gradient(w, batch_at(batches, i)))
 
     return ravel(repeat_steps(step, steps, unravel(w), available_steps(batches)))
 
 
 def add_scaled(w: Params, scale: Any, other: Params) -> Params:
-    """Leaf by leaf, w + scale · other."""
+    """Return w + scale · other, for pytrees."""
     return jax.tree.map(lambda a, b: a + scale * b, w, other)
 
 
 def subtract(w: Params, other: Params) -> Params:
-    """Leaf by leaf, w − other."""
+    """Return w − other, for pytrees."""
     return add_scaled(w, -1.0, other)
 
 
 def mean_over_batches(function: Callable[[Any], Any], batches: Batch, steps: Array | int) -> Any:
-    """The mean of ``function(batch)`` over a party's minibatches of this round."""
-    first = jax.eval_shape(lambda: function(batch_at(batches, jnp.int32(0))))
-    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), first)
+    """Return the mean of ``function(batch)`` over a party's minibatches of this round."""
+    shapes = jax.eval_shape(lambda: function(batch_at(batches, jnp.int32(0))))
+    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     count = jnp.maximum(jnp.asarray(steps), 1)
 
     def add(i: Array, total: Any) -> Any:
@@ -62,26 +62,27 @@ def mean_over_batches(function: Callable[[Any], Any], batches: Batch, steps: Arr
 def aggregate_active(
     work: Work, models: Matrix, w_global: Vector, aggregate: AbstractAggregator | None
 ) -> tuple[Aggregate, Array]:
-    """Return the aggregate of the active parties' models as they arrive, and how many are left out."""
+    """Return the aggregate of the active parties' models, and the number of models left out."""
     uploads = Uploads.of_cohort(work, models, w_global)
     result, _ = uploads.aggregate(aggregate or Mean(), w_global)
     return result, uploads.dropped
 
 
 def mean_loss(grad: Grad, method: str) -> Callable[[Vector, Batch], Array]:
-    """(w, batch) ↦ f_k, for a method that compares models by their loss."""
-    told = grad if isinstance(grad, ParameterGradient) else None
+    """Return the function (w, batch) ↦ f_k(w), for a method that compares models by their loss."""
+    parameter_loss = grad.loss if isinstance(grad, ParameterGradient) else None
     require(
-        told is not None and told.loss is not None, f"grad of {method}",
-        "a gradient without its loss", "a Shaped with its loss",
-        "It compares models by their loss. fedplus.simulate gives it.",
-    )  # fmt: skip
+        parameter_loss is not None,
+        f"grad of {method}",
+        "a gradient without a loss",
+        "a ParameterGradient with a loss",
+        f"{method} compares models by their loss. fedplus.simulate provides it.",
+    )
+    _, unravel, _ = with_parameter_shapes(grad)
 
     def loss(w: Vector, batch: Batch) -> Array:
-        assert told is not None
-        assert told.loss is not None
-        value: Array = told.loss(told.unravel(w), batch)
-        return value
+        assert parameter_loss is not None
+        return parameter_loss(unravel(w), batch)
 
     return loss
 
@@ -93,5 +94,5 @@ def require_aggregator(aggregate: object, name: str) -> None:
 
 
 def broadcast_model(w: Vector, parties: int, chosen: Array | None) -> Matrix:
-    """The same model for all parties, or for those chosen."""
+    """Return the model w once per row, for all parties or for those chosen."""
     return jnp.tile(w, (parties if chosen is None else len(chosen), 1))

@@ -1,4 +1,4 @@
-"""The board: a small local web page over a folder of runs, live while they go on."""
+"""The board: a local web page that shows a folder of runs and updates while they train."""
 
 from fedplus.board.app import app
 from fedplus.board.server import serve

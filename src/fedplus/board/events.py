@@ -1,4 +1,4 @@
-"""Server-sent events: that the list has changed, and new lines of the runs that are looked at."""
+"""Server-sent events: changes of the list of runs, and new evaluations of the selected runs."""
 
 import dataclasses
 import json
@@ -7,9 +7,16 @@ from typing import Any, final
 
 from fedplus.board import payload
 from fedplus.board.index import Index
-from fedplus.board.run_ids import NoRunError, Stamp, find_run, is_plain, split_run_id, stamp
+from fedplus.board.run_ids import (
+    NoRunError,
+    Stamp,
+    file_stamp,
+    find_run,
+    is_regular_file,
+    split_run_id,
+)
 from fedplus.board.tail import (
-    NOTHING,
+    NO_LINES,
     START,
     NewLines,
     ReadPosition,
@@ -19,95 +26,113 @@ from fedplus.board.tail import (
 from fedplus.check import SettingError, require
 from fedplus.experiments.run_folder import ROUNDS
 
-MOST = 32
-"""How many runs one page may follow."""
+MAX_RUNS = 32
+"""Largest number of runs that one page may follow."""
 KEEP_ALIVE = 15.0
+"""Seconds without an event after which a comment is sent, so that the connection stays open."""
 
 
 @dataclasses.dataclass
-class _Followed:
+class _FollowedRun:
+    """A run that the page follows, and how much of it was sent."""
+
     run: str
     position: ReadPosition
-    seen: Stamp | None = None
-    told: bool = False
-    more: bool = False
-    trouble: str = ""
+    last_stamp: Stamp | None = None
+    is_sent: bool = False
+    has_more: bool = False
+    error_message: str = ""
 
 
 @final
-class Stream:
-    """What one page is told; its events' ids say how far each run was read."""
+class EventStream:
+    """The events of one page. The id of an event holds the read positions of all followed runs.
+
+    Args:
+        index: The list of runs.
+        runs: Ids of the runs whose learning curves are shown.
+        opened: Id of the run whose parties are shown, if any.
+        party: Index of the party whose history is shown, if any.
+        after: Id of the last event that the page received, or "".
+
+    Raises:
+        SettingError: There are too many runs, or an id is not valid.
+    """
 
     def __init__(
         self, index: Index, runs: list[str], opened: str | None, party: int | None, after: str
     ) -> None:
         names = list(dict.fromkeys([*runs, *([] if opened is None else [opened])]))
-        require(len(names) <= MOST, "run", f"{len(names)} runs", f"≤ {MOST} runs")
+        require(len(names) <= MAX_RUNS, "run", f"{len(names)} runs", f"≤ {MAX_RUNS} runs")
         for name in names:
             split_run_id(name)
-        found = [parse_position(one) for one in after.split(",")]
-        if len(found) != len(names):
-            found = [START] * len(names)
+        positions = [parse_position(text) for text in after.split(",")]
+        if len(positions) != len(names):
+            positions = [START] * len(names)
         self.index, self.opened, self.party = index, opened, party
-        self.followed = [_Followed(*pair) for pair in zip(names, found, strict=True)]
+        self.followed = [_FollowedRun(*pair) for pair in zip(names, positions, strict=True)]
         self.version = -1
-        self.spoke = time.monotonic()
+        self.last_sent = time.monotonic()
 
     @property
-    def waits(self) -> bool:
-        """Whether all that is there was sent."""
-        return not any(one.more for one in self.followed)
+    def is_up_to_date(self) -> bool:
+        """Return whether all lines that the files contain were sent."""
+        return not any(run.has_more for run in self.followed)
 
-    def news(self) -> list[str]:
-        """The messages since the last call. It reads files: call it in a thread."""
+    def new_messages(self) -> list[str]:
+        """Return the messages since the last call. This reads files, so call it in a thread."""
         messages = []
         version = self.index.refresh()
         if version != self.version:
-            rows = [row for one in self.followed if (row := self.index.row(one.run))]
+            rows = [row for run in self.followed if (row := self.index.row(run.run))]
             messages.append(self._event("runs", {"followed": [row._asdict() for row in rows]}))
             self.version = version
-        messages += [text for one in self.followed if (text := self._of(one))]
+        messages += [message for run in self.followed if (message := self._read(run))]
         now = time.monotonic()
-        if not messages and now - self.spoke > KEEP_ALIVE:
+        if not messages and now - self.last_sent > KEEP_ALIVE:
             messages = [": still here\n\n"]
         if messages:
-            self.spoke = now
+            self.last_sent = now
         return messages
 
-    def _of(self, one: _Followed) -> str | None:
-        seen = None
+    def _read(self, run: _FollowedRun) -> str | None:
+        """Return an event with the new lines of a run, or None if there is nothing to send."""
+        stamp = None
         try:
-            path = find_run(self.index.folder, one.run) / ROUNDS
-            seen = stamp(path)
-            if one.told and seen == one.seen and not one.more:
+            path = find_run(self.index.folder, run.run) / ROUNDS
+            stamp = file_stamp(path)
+            if run.is_sent and stamp == run.last_stamp and not run.has_more:
                 return None
-            news = read_new_lines(path, one.position) if is_plain(path) else NOTHING
-            content = self._content(one.run, news)
+            new = read_new_lines(path, run.position) if is_regular_file(path) else NO_LINES
+            content = self._content(run.run, new)
         except (SettingError, RecursionError) as error:
-            return self._trouble(one, error, seen)
-        due = not one.told or news.lines or one.trouble or (news.anew and one.position != START)
-        one.position, one.more, one.seen = news.position, news.more, seen
-        one.told, one.trouble = True, ""
-        return self._event("lines", content | {"at": str(one.position)}) if due else None
+            return self._error_event(run, error, stamp)
+        has_restarted = new.from_start and run.position != START
+        is_due = not run.is_sent or new.lines or run.error_message or has_restarted
+        run.position, run.has_more, run.last_stamp = new.position, new.has_more, stamp
+        run.is_sent, run.error_message = True, ""
+        return self._event("lines", content | {"at": str(run.position)}) if is_due else None
 
-    def _trouble(self, one: _Followed, error: Exception, seen: Stamp | None) -> str | None:
-        gone = isinstance(error, NoRunError)
-        one.told, one.more, one.seen = not gone, False, seen
-        if one.trouble == str(error):
+    def _error_event(self, run: _FollowedRun, error: Exception, stamp: Stamp | None) -> str | None:
+        """Return an event about a damaged or removed run; each message is sent only once."""
+        is_gone = isinstance(error, NoRunError)
+        run.is_sent, run.has_more, run.last_stamp = not is_gone, False, stamp
+        message = str(error)
+        if run.error_message == message:
             return None
-        one.position, one.trouble = START, str(error)
-        return self._event("gone" if gone else "damaged", {"run": one.run, "message": str(error)})
+        run.position, run.error_message = START, message
+        return self._event("gone" if is_gone else "damaged", {"run": run.run, "message": message})
 
-    def _content(self, run: str, news: NewLines) -> dict[str, Any]:
-        curve = [payload.curve_point(line) for line in news.lines]
-        content: dict[str, Any] = {"run": run, "start": news.anew, "points": curve}
-        if run == self.opened and news.lines:
-            content["parties"] = payload.party_values(news.lines[-1])
+    def _content(self, run: str, new: NewLines) -> dict[str, Any]:
+        points = [payload.curve_point(line) for line in new.lines]
+        content: dict[str, Any] = {"run": run, "start": new.from_start, "points": points}
+        if run == self.opened and new.lines:
+            content["parties"] = payload.party_values(new.lines[-1])
             if self.party is not None:
-                content["party"] = [payload.party_point(line, self.party) for line in news.lines]
+                content["party"] = [payload.party_point(line, self.party) for line in new.lines]
         return content
 
     def _event(self, name: str, content: dict[str, Any]) -> str:
-        reached = ",".join(str(one.position) for one in self.followed)
+        positions = ",".join(str(run.position) for run in self.followed)
         data = json.dumps(content, allow_nan=False, separators=(",", ":"))
-        return f"event: {name}\nid: {reached}\ndata: {data}\n\n"
+        return f"event: {name}\nid: {positions}\ndata: {data}\n\n"

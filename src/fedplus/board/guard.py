@@ -1,4 +1,4 @@
-"""Who may ask: every request passes here first, and every answer leaves with the same headers."""
+"""Checks every request to the board, and adds security headers to every response."""
 
 import hashlib
 import hmac
@@ -25,14 +25,21 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 HOST = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::[0-9]{1,5})?")
+CROSS_SITE = "This request comes from a page of another site."
 NO_TOKEN = """<!doctype html><html lang="en"><meta charset="utf-8"><title>fedplus board</title>
-<p>This board wants its token: open the address that <code>fedplus board</code> printed, which ends in
-<code>?token=…</code>.</p><p>If you just did, <a href="/">go on to the board</a>.</p></html>"""
+<p>This board needs its token: open the address that <code>fedplus board</code> printed, which ends in
+<code>?token=…</code>.</p><p>If you just did, <a href="/">continue to the board</a>.</p></html>"""
 
 
 @final
 class Guard:
-    """Refuses foreign hosts, cross-site requests, anything but reading, and callers without token."""
+    """ASGI middleware that rejects foreign hosts, cross-site and writing requests, and bad tokens.
+
+    Args:
+        inner: The application that answers accepted requests.
+        hosts: Accepted host names.
+        token: The token that requests must have, if any.
+    """
 
     def __init__(self, inner: ASGIApp, *, hosts: set[str], token: str | None) -> None:
         self.inner = inner
@@ -40,7 +47,7 @@ class Guard:
         self.token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or let the board answer."""
+        """Reject a request, or pass it to the board."""
         if scope["type"] == "lifespan":
             await self.inner(scope, receive, send)
             return
@@ -55,54 +62,62 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        answer = self._refusal(scope) or self._without_token(scope) or self.inner
-        await answer(scope, receive, with_headers)
+        respond = self._reject(scope) or self._check_token(scope) or self.inner
+        await respond(scope, receive, with_headers)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _reject(self, scope: Scope) -> Response | None:
+        """Return an error if the host, the method or the origin is not accepted, otherwise None."""
         headers = Headers(scope=scope)
-        named = headers.getlist("host")
-        if len(named) != 1 or not self._is_ours(named[0], scope):
-            return _no(400, "This board does not answer to that host name.")
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._is_accepted_host(hosts[0], scope):
+            return PlainTextResponse("This board does not answer to that host name.", 400)
         if scope["method"] not in ("GET", "HEAD"):
-            return _no(405, "The board can only be read.", {"Allow": "GET, HEAD"})
-        origins = {f"{scheme}://{named[0].lower()}" for scheme in ("http", "https")}
+            allowed = {"Allow": "GET, HEAD"}
+            return PlainTextResponse("The board can only be read.", 405, allowed)
+        origins = {f"{scheme}://{hosts[0].lower()}" for scheme in ("http", "https")}
         if not {origin.lower() for origin in headers.getlist("origin")} <= origins:
-            return _no(403, "Another site's page asked.")
+            return PlainTextResponse(CROSS_SITE, 403)
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            opened = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
-            if opened != ("navigate", "document") or not _is_page(scope["path"]):
-                return _no(403, "Another site's page asked.")
+            fetch = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+            if fetch != ("navigate", "document") or not _is_page(scope["path"]):
+                return PlainTextResponse(CROSS_SITE, 403)
         return None
 
-    def _is_ours(self, host: str, scope: Scope) -> bool:
-        """Names of ours, or the very address asked at: a rebound DNS name is neither."""
-        found = HOST.fullmatch(host)
-        if not found:
+    def _is_accepted_host(self, host: str, scope: Scope) -> bool:
+        """Accept known names and the requested address itself, but no rebound DNS name."""
+        match = HOST.fullmatch(host)
+        if not match:
             return False
-        name = (found[1] or found[2] or "").lower()
-        own = (scope.get("server") or ("",))[0]
-        return name in self.hosts or (_is_address(name) and name == own)
+        name = (match[1] or match[2] or "").lower()
+        server = (scope.get("server") or ("",))[0]
+        return name in self.hosts or (_is_address(name) and name == server)
 
-    def _without_token(self, scope: Scope) -> Response | None:
+    def _check_token(self, scope: Scope) -> Response | None:
+        """Return None if the request has the token, otherwise an error.
+
+        A page that is opened with ``?token=`` sets a cookie and is redirected to the same address
+        without the token.
+        """
         if self.token is None:
             return None
         token = self.token.encode()
         cookie = hmac.new(token, b"fedplus board", hashlib.sha256).hexdigest()
-        # Cookies do not know ports: two boards on one machine must not share a name.
+        # Cookies are shared by all ports of a host, so each board needs its own cookie name.
         name = f"fedplus_board_{(scope.get('server') or (None, 0))[1]}"
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = [value for key, value in query if key == "token"]
-        if given and _is_page(scope["path"]) and _same(given[0].encode(), token):
+        tokens = [value for key, value in query if key == "token"]
+        if tokens and _is_page(scope["path"]) and hmac.compare_digest(tokens[0].encode(), token):
             rest = urlencode([(key, value) for key, value in query if key != "token"])
-            answer = RedirectResponse(_path(scope) + (f"?{rest}" if rest else ""), status_code=303)
-            answer.set_cookie(name, cookie, httponly=True, samesite="strict", path="/")
-            return answer
+            address = _local_path(scope) + (f"?{rest}" if rest else "")
+            response = RedirectResponse(address, status_code=303)
+            response.set_cookie(name, cookie, httponly=True, samesite="strict", path="/")
+            return response
         headers = Headers(scope=scope)
         bearer = headers.get("authorization", "").encode("latin-1")
-        pairs = (one.strip().partition("=") for one in headers.get("cookie", "").split(";"))
-        cookies = [value for key, _, value in pairs if key == name]
-        if _same(bearer, b"Bearer " + token) or any(
-            _same(one.encode("latin-1"), cookie.encode()) for one in cookies
+        pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
+        cookies = [value.encode("latin-1") for key, _, value in pairs if key == name]
+        if hmac.compare_digest(bearer, b"Bearer " + token) or any(
+            hmac.compare_digest(value, cookie.encode()) for value in cookies
         ):
             return None
         return HTMLResponse(NO_TOKEN, 401, {"WWW-Authenticate": "Bearer"})
@@ -112,8 +127,8 @@ def _is_page(path: str) -> bool:
     return path == "/" or path.startswith("/report/")
 
 
-def _path(scope: Scope) -> str:
-    """The path as it was asked for; one slash in front, so that it stays on this host."""
+def _local_path(scope: Scope) -> str:
+    """Return the requested path with exactly one leading slash, so that it stays on this host."""
     raw: bytes = scope.get("raw_path") or b"/"
     return "/" + raw.decode("latin-1").partition("?")[0].replace("\\", "/").lstrip("/")
 
@@ -124,11 +139,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _same(given: bytes, wanted: bytes) -> bool:
-    return hmac.compare_digest(given, wanted)
-
-
-def _no(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
-    return PlainTextResponse(why, status, headers)

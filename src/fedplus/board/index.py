@@ -1,4 +1,4 @@
-"""The list of runs, kept up to date by looking at each ``status.json``, never at the rounds."""
+"""The list of runs in the board's folder, updated from each ``status.json``."""
 
 import threading
 import time
@@ -6,19 +6,21 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from fedplus.board.row import Row, is_alive, read_row
-from fedplus.board.run_ids import ITSELF, Stamp, find_runs, stamp
+from fedplus.board.run_ids import ROOT_RUN, Stamp, file_stamp, find_runs
 from fedplus.check import require
 from fedplus.experiments.run_folder import STATUS
 
-FRESH = 0.4
-"""Seconds for which what was seen is good enough."""
-SCAN = 2.0
-"""Seconds between two looks for new runs; more where a look takes long."""
-PAGE = 50
+CHECK_INTERVAL = 0.4
+"""Seconds between two checks of the running runs."""
+SCAN_INTERVAL = 2.0
+"""Seconds between two searches for new runs; longer if a search takes long."""
+PAGE_SIZE = 50
 SORTS = ("label", "state", "round", "mean", "worst", "method", "data", "model", "seed", "updated")
 
 
-class _Known(NamedTuple):
+class _Entry(NamedTuple):
+    """A run in the list; ``pid`` is its process if it runs on this machine."""
+
     stamp: Stamp
     row: Row
     pid: int | None
@@ -26,79 +28,89 @@ class _Known(NamedTuple):
 
 @final
 class Index:
-    """All runs in a folder; safe to use from several threads."""
+    """All runs in a folder; thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.version = 0
-        self._known: dict[str, _Known] = {}
+        self._entries: dict[str, _Entry] = {}
         self._lock = threading.Lock()
-        self._next_look = self._next_scan = 0.0
+        self._next_check = self._next_scan = 0.0
 
     def refresh(self) -> int:
-        """Look for changes; the version grows with each."""
+        """Update the list if an interval has passed; return the version, which counts changes."""
         with self._lock:
-            begun = time.monotonic()
-            if begun >= self._next_scan:
-                seen: dict[str, Stamp | None] = dict(find_runs(str(self.folder)))
-                seen |= dict.fromkeys(self._known.keys() - seen.keys())
-                took = time.monotonic() - begun
-                self._next_scan = begun + max(SCAN, 20 * took)
-            elif begun >= self._next_look:
-                going = [k for k, known in self._known.items() if known.row.state == "running"]
-                seen = {run: stamp(self._path(run) / STATUS) for run in going}
+            start = time.monotonic()
+            if start >= self._next_scan:
+                stamps: dict[str, Stamp | None] = dict(find_runs(str(self.folder)))
+                stamps |= dict.fromkeys(self._entries.keys() - stamps.keys())
+                duration = time.monotonic() - start
+                self._next_scan = start + max(SCAN_INTERVAL, 20 * duration)
+            elif start >= self._next_check:
+                running = [k for k, entry in self._entries.items() if entry.row.state == "running"]
+                stamps = {run: file_stamp(self._path(run) / STATUS) for run in running}
             else:
                 return self.version
-            self.version += sum(self._update(run, found) for run, found in seen.items())
-            self._next_look = time.monotonic() + FRESH
+            self.version += sum(self._update(run, stamp) for run, stamp in stamps.items())
+            self._next_check = time.monotonic() + CHECK_INTERVAL
             return self.version
 
     def row(self, run: str) -> Row | None:
-        """One run."""
-        known = self._known.get(run)
-        return known.row if known else None
+        """Return the row of a run by its id; None if the list does not have it."""
+        entry = self._entries.get(run)
+        return entry.row if entry else None
 
-    def page(self, search: str, sort: str, falling: bool, page: int) -> dict[str, Any]:
-        """A page of the runs that match, sorted; those without a value come last."""
+    def page(self, search: str, sort: str, descending: bool, page: int) -> dict[str, Any]:
+        """Return one page of the matching runs, sorted; runs without a value come last.
+
+        Args:
+            search: Words that must all occur in a row.
+            sort: Column to sort by, one of ``SORTS``.
+            descending: Sort from the highest to the lowest value.
+            page: Number of the page, from 0; the last page if there are fewer.
+
+        Raises:
+            SettingError: The column or the page is not valid.
+        """
         require(sort in SORTS, "sort", sort, f"one of {', '.join(SORTS)}")
         require(page >= 0, "page", page, "≥ 0")
         self.refresh()
         with self._lock:
-            rows = [known.row for known in self._known.values()]
+            rows = [entry.row for entry in self._entries.values()]
         words = search.casefold().split()
-        fitting = sorted((row for row in rows if row.matches(words)), key=lambda row: row.id)
-        having = [row for row in fitting if getattr(row, sort) not in (None, "")]
-        having.sort(key=lambda row: _key(getattr(row, sort)), reverse=falling)
-        ordered = having + [row for row in fitting if getattr(row, sort) in (None, "")]
-        last = max(0, (len(ordered) - 1) // PAGE)
+        matching = sorted((row for row in rows if row.matches(words)), key=lambda row: row.id)
+        with_value = [row for row in matching if getattr(row, sort) not in (None, "")]
+        with_value.sort(key=lambda row: _sort_key(getattr(row, sort)), reverse=descending)
+        ordered = with_value + [row for row in matching if getattr(row, sort) in (None, "")]
+        last = max(0, (len(ordered) - 1) // PAGE_SIZE)
         page = min(page, last)
-        shown = ordered[page * PAGE : (page + 1) * PAGE]
+        shown = ordered[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
         return {
             "runs": [row._asdict() for row in shown],
-            "page": page, "pages": last + 1, "from": page * PAGE,
+            "page": page, "pages": last + 1, "from": page * PAGE_SIZE,
             "matching": len(ordered), "total": len(rows),
         }  # fmt: skip
 
     def _path(self, run: str) -> Path:
-        return self.folder if run == ITSELF else self.folder / run
+        return self.folder if run == ROOT_RUN else self.folder / run
 
-    def _update(self, run: str, found: Stamp | None) -> bool:
-        """Take over what is on disk now; whether anything changed."""
-        known = self._known.get(run)
-        if found is None:
-            return self._known.pop(run, None) is not None
-        if known is None or known.stamp != found:
+    def _update(self, run: str, stamp: Stamp | None) -> bool:
+        """Update the entry of a run from disk, and return whether it has changed."""
+        entry = self._entries.get(run)
+        if stamp is None:
+            return self._entries.pop(run, None) is not None
+        if entry is None or entry.stamp != stamp:
             row, pid = read_row(run, self._path(run))
-            known = _Known(found, row, pid)
-        if known.pid is not None and not is_alive(known.pid):
-            message = f"Process {known.pid} is gone. The run can be resumed."
-            known = known._replace(
-                row=known.row._replace(state="killed", message=message), pid=None
+            entry = _Entry(stamp, row, pid)
+        if entry.pid is not None and not is_alive(entry.pid):
+            message = f"Process {entry.pid} is gone. The run can be resumed."
+            entry = entry._replace(
+                row=entry.row._replace(state="killed", message=message), pid=None
             )
-        changed = self._known.get(run) != known
-        self._known[run] = known
-        return changed
+        has_changed = self._entries.get(run) != entry
+        self._entries[run] = entry
+        return has_changed
 
 
-def _key(value: str | float) -> str | float:
+def _sort_key(value: str | float) -> str | float:
     return value.casefold() if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""What the page gets of a line of ``rounds.jsonl``: little, since a line grows with the parties."""
+"""Selects the values of ``rounds.jsonl`` and ``parties.json`` that are sent to the page."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,48 +11,52 @@ Numbers = list[float | None]
 
 
 def curve_point(line: Any) -> Numbers:
-    """The round; mean, worst and global score; mean loss."""
+    """Return the round, the mean, worst and global score, and the mean loss.
+
+    Raises:
+        SettingError: The line has no round.
+    """
     if not isinstance(line, Mapping) or finite_or_none(line.get("round")) is None:
-        raise SettingError("rounds.jsonl is damaged: a line without a round.")
-    personal, shared = line.get("personal"), line.get("global")
+        raise SettingError("rounds.jsonl is damaged: a line has no round.")
+    personal, global_ = line.get("personal"), line.get("global")
     losses = [
-        found
+        loss
         for value in _list(line, "personal_loss")
-        if (found := finite_or_none(value)) is not None
+        if (loss := finite_or_none(value)) is not None
     ]
     return [
         line["round"],
-        _inside(personal, "mean"),
-        _inside(personal, "worst"),
-        _inside(shared, "mean"),
+        _entry(personal, "mean"),
+        _entry(personal, "worst"),
+        _entry(global_, "mean"),
         finite_or_none(sum(losses) / len(losses)) if losses else None,
     ]
 
 
 def party_values(line: Mapping[str, Any]) -> dict[str, Numbers]:
-    """Each party's numbers."""
+    """Return the scores, losses and norms of all parties, by name of the quantity."""
     return {name: [finite_or_none(value) for value in _list(line, name)] for name in LISTS}
 
 
 def party_point(line: Mapping[str, Any], index: int) -> Numbers:
-    """One party: the round; personal and global score, loss, ‖v_k‖."""
+    """Return the round, and the personal and global score, the loss and ‖v_k‖ of one party."""
     lists = (_list(line, name) for name in LISTS)
     return [line["round"], *(finite_or_none(a[index]) if index < len(a) else None for a in lists)]
 
 
 def party_metadata(parties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page shows of ``parties.json``.
+    """Return the names, outliers, samples and reference scores in ``parties.json``.
 
     Raises:
-        SettingError: It has no list of names.
+        SettingError: The file has no list of names.
     """
     names = parties.get("names")
     if not isinstance(names, list):
         raise SettingError("parties.json is damaged: names must be a list.")
     numbers = {
-        key: [finite_or_none(value) for value in found]
+        key: [finite_or_none(value) for value in values]
         for key in ("train", "test", "local", "majority")
-        if isinstance(found := parties.get(key), list)
+        if isinstance(values := parties.get(key), list)
     }
     return {
         "names": [str(name) for name in names],
@@ -62,9 +66,9 @@ def party_metadata(parties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _list(line: Mapping[str, Any], name: str) -> list[Any]:
-    found = line.get(name)
-    return found if isinstance(found, list) else []
+    values = line.get(name)
+    return values if isinstance(values, list) else []
 
 
-def _inside(scores: Any, name: str) -> float | None:
+def _entry(scores: Any, name: str) -> float | None:
     return finite_or_none(scores.get(name)) if isinstance(scores, Mapping) else None

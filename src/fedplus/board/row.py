@@ -1,4 +1,4 @@
-"""A line of the list: what the page shows of one ``status.json``."""
+"""Reads a row of the list of runs from a ``status.json``."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ from fedplus.experiments.run_folder import RunFolder
 
 
 class Row(NamedTuple):
-    """One run."""
+    """A run in the list; None for unknown numbers."""
 
     id: str
     label: str
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     message: str = ""
 
     def matches(self, words: list[str]) -> bool:
-        """Whether all words occur in what is searched."""
+        """Return whether all words occur in the label, method, data, state or id."""
         text = f"{self.label}\n{self.method}\n{self.data}\n{self.state}\n{self.id}".casefold()
         return all(word in text for word in words)
 
@@ -41,28 +41,36 @@ NUMBERS = ("seed", "round", "rounds", "parties", "mean", "worst")
 
 
 def finite_or_none(value: Any) -> float | None:
-    """A finite number, or None."""
-    fine = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if fine and abs(value) <= sys.float_info.max else None
+    """Return the value if it is a finite number, otherwise None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and abs(value) <= sys.float_info.max else None
 
 
 def read_row(run: str, path: Path) -> tuple[Row, int | None]:
-    """The run's line, and its process if it says to be running on this machine."""
+    """Read the row of a run, and its process id if it is running on this machine.
+
+    Args:
+        run: Id of the run.
+        path: The run folder.
+
+    Returns:
+        The row and the process id. If ``status.json`` is damaged, the row says so.
+    """
     try:
         status = RunFolder(path).status
     except (SettingError, RecursionError) as error:
         return Row(run, label=run.rpartition("/")[2], message=str(error)), None
-    given: dict[str, Any] = {key: finite_or_none(status.get(key)) for key in NUMBERS}
-    given |= {key: status[key] for key in TEXT if isinstance(status.get(key), str)}
-    row = Row(run, **({"label": run.rpartition("/")[2]} | given))
+    values: dict[str, Any] = {key: finite_or_none(status.get(key)) for key in NUMBERS}
+    values |= {key: status[key] for key in TEXT if isinstance(status.get(key), str)}
+    row = Row(run, **({"label": run.rpartition("/")[2]} | values))
     pid = finite_or_none(status.get("pid"))
-    here = row.state == "running" and status.get("host") == platform.node()
-    return row, int(pid) if here and pid is not None and pid > 0 else None
+    is_local = row.state == "running" and status.get("host") == platform.node()
+    return row, int(pid) if is_local and pid is not None and pid > 0 else None
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this machine goes on."""
-    if os.name != "posix":  # Elsewhere os.kill would end it.
+    """Return whether a process of this machine still exists."""
+    if os.name != "posix":  # On other systems os.kill would end the process.
         return True
     try:
         os.kill(pid, 0)

@@ -1,6 +1,6 @@
-"""Where runs are: an id is the path of a run folder, relative to the folder of the board.
+"""Finds runs by id: the path of the run folder, relative to the board's folder.
 
-Links below the folder are never followed, so nothing outside it can be read.
+Symbolic links inside the folder are not followed, so nothing outside it can be read.
 """
 
 import os
@@ -10,86 +10,97 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedplus.check import SettingError
-from fedplus.experiments.run_folder import DEPTH, STATUS
+from fedplus.experiments.run_folder import SEARCH_DEPTH, STATUS
 
-ITSELF = "."
-"""The id of the board's folder, where that is a run."""
+ROOT_RUN = "."
+"""Id of the board's folder, if it is a run folder itself."""
 
 
 class Stamp(NamedTuple):
-    """What changes when a file does."""
+    """The modification time, size and inode of a file, which change when the file is replaced."""
 
-    changed: int
+    modified: int
     size: int
     inode: int
 
 
-def stamp(path: str | Path) -> Stamp | None:
-    """The stamp of a plain file; None where there is none, or a link."""
+def file_stamp(path: str | Path) -> Stamp | None:
+    """Return the stamp of a regular file; None if there is none, or if it is a link."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return None
-    return Stamp(found.st_mtime_ns, found.st_size, found.st_ino)
+    return Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def is_plain(path: Path) -> bool:
-    """Whether there is a plain file at a path.
+def is_regular_file(path: Path) -> bool:
+    """Return whether a path is a regular file; False if it does not exist.
 
     Raises:
-        SettingError: Something else is there: a link, a folder or a pipe.
+        SettingError: The path is a link, a folder or a pipe.
     """
-    found = stamp(path) is not None
-    if not found and os.path.lexists(path):
+    is_file = file_stamp(path) is not None
+    if not is_file and os.path.lexists(path):
         raise SettingError(f"{path} cannot be read: the board reads plain files only, not links.")
-    return found
+    return is_file
 
 
-def is_searched(name: str) -> bool:
-    """Whether a folder of this name is looked into."""
+def is_searchable(name: str) -> bool:
+    """Return whether folders of this name are searched for runs."""
     return not name.startswith(".") and name.isprintable() and not set(name) & set("/\\:")
 
 
 class NoRunError(SettingError):
-    """There is no such run, or not any more."""
+    """There is no run with the requested id."""
 
 
 def split_run_id(run: str) -> list[str]:
-    """An id's folder names, none of which leads out of the folder."""
-    names = [] if run == ITSELF else run.split("/")
-    if len(names) > DEPTH or not all(name and is_searched(name) for name in names):
+    """Return the folder names in an id.
+
+    Raises:
+        SettingError: The id leads out of the board's folder, or is not valid.
+    """
+    names = [] if run == ROOT_RUN else run.split("/")
+    if len(names) > SEARCH_DEPTH or not all(name and is_searchable(name) for name in names):
         raise SettingError(f"A run's id must be a path inside the board's folder, got {run!r}.")
     return names
 
 
 def find_run(folder: Path, run: str) -> Path:
-    """The run folder of this id."""
+    """Return the run folder with this id.
+
+    Raises:
+        NoRunError: There is no such run.
+        SettingError: The id is not valid.
+    """
     path = folder
     for name in split_run_id(run):
         path = path / name
         if path.is_symlink():
             raise NoRunError(f"{run!r} is a link, which the board does not follow.")
-    if stamp(path / STATUS) is None:
+    if file_stamp(path / STATUS) is None:
         raise NoRunError(f"There is no run {run!r} (with a {STATUS}) in the board's folder.")
     return path
 
 
-def find_runs(folder: str, run: str = "", depth: int = DEPTH) -> Iterator[tuple[str, Stamp]]:
-    """The runs in a folder, by id, each with the stamp of its ``status.json``."""
-    found = stamp(f"{folder}/{STATUS}")
-    if found is not None:
-        yield run or ITSELF, found
+def find_runs(folder: str, run: str = "", depth: int = SEARCH_DEPTH) -> Iterator[tuple[str, Stamp]]:
+    """Yield the id of each run in a folder, and the stamp of its ``status.json``."""
+    stamp = file_stamp(f"{folder}/{STATUS}")
+    if stamp is not None:
+        yield run or ROOT_RUN, stamp
         return
     if depth == 0:
         return
     try:
         with os.scandir(folder) as entries:
-            below = [
-                e.name for e in entries if is_searched(e.name) and e.is_dir(follow_symlinks=False)
+            names = [
+                entry.name
+                for entry in entries
+                if is_searchable(entry.name) and entry.is_dir(follow_symlinks=False)
             ]
-    except OSError:  # Removed meanwhile, or not ours to read.
+    except OSError:  # The folder was removed in the meantime, or has no read permission.
         return
-    for name in below:
+    for name in names:
         yield from find_runs(f"{folder}/{name}", f"{run}/{name}" if run else name, depth - 1)

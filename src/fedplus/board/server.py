@@ -1,4 +1,4 @@
-"""The board, served until Ctrl-C."""
+"""Serves the board until Ctrl-C."""
 
 import contextlib
 import errno
@@ -29,75 +29,85 @@ def serve(
     token: str | None = None,
     open_browser: bool = False,
 ) -> None:
-    """Serve the board of a folder of runs; the address is printed once it listens."""
-    require(0 <= port <= 65535, "port", port, "in [0, 65535]", "0 takes any that is free.")
-    family, where = _resolved(host, port)
-    here = ipaddress.ip_address(where[0]).is_loopback
+    """Serve the board of a folder of runs until Ctrl-C, and print its address.
+
+    Args:
+        folder: The folder of runs.
+        host: Name or address to listen at; by default only this machine can reach the board.
+        port: Port to listen at; 0 takes any free port.
+        token: Token that a visitor must have; required if other machines can reach the board.
+        open_browser: Open the board in the default browser.
+
+    Raises:
+        SettingError: A setting is not valid, or the port is in use.
+    """
+    require(0 <= port <= 65535, "port", port, "in [0, 65535]", "0 takes any free port.")
+    family, address = _resolve(host, port)
+    is_loopback = ipaddress.ip_address(address[0]).is_loopback
     require(
-        here or token is not None,
-        "token", token, f"given where others can reach the board, as at {host}",
-        "Give --token with a text that is hard to guess, or leave out --host and come by ssh -L.",
+        is_loopback or token is not None,
+        "token", token, f"given if other machines can reach the board, as at {host}",
+        "Give --token with a text that is hard to guess, or leave out --host and use ssh -L.",
     )  # fmt: skip
-    hosts = {host, where[0], *LOOPBACK, *(() if here else (socket.gethostname(),))}
+    hosts = {host, address[0], *LOOPBACK, *(() if is_loopback else (socket.gethostname(),))}
     board = app(folder, hosts=hosts, token=token)
-    with _listening(family, where) as listener:
+    with _listen(family, address) as listener:
         config = uvicorn.Config(
             board, http="h11", ws="none", lifespan="off",
             log_config=None, log_level="error", access_log=False,
             server_header=False, proxy_headers=False, timeout_graceful_shutdown=3,
         )  # fmt: skip
         server = uvicorn.Server(config)
-        board.state.closing = lambda: server.should_exit
-        # A second Ctrl-C cuts the streams off, and uvicorn would show where.
+        board.state.is_closing = lambda: server.should_exit
+        # A second Ctrl-C interrupts open streams, for which uvicorn would log tracebacks.
         logging.getLogger("uvicorn.error").addFilter(lambda record: not server.should_exit)
-        address = _written(host, listener, token)
-        told = threading.Thread(target=_announce, args=(server, address, open_browser), daemon=True)
-        told.start()
-        with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again when all is closed.
+        url = _url(host, listener, token)
+        threading.Thread(target=_announce, args=(server, url, open_browser), daemon=True).start()
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again after its shutdown.
             server.run(sockets=[listener])
 
 
-def _announce(server: uvicorn.Server, address: str, open_browser: bool) -> None:
-    """Say where it is, once it serves: from then on Ctrl-C ends it as it should."""
+def _announce(server: uvicorn.Server, url: str, open_browser: bool) -> None:
+    """Print the address once the server has started, from when on Ctrl-C stops it cleanly."""
     while not server.started:
         time.sleep(0.01)
-    print(address, flush=True)
+    print(url, flush=True)
     if open_browser:
-        webbrowser.open(address)
+        webbrowser.open(url)
 
 
-def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
     require(bool(host), "host", repr(host), "a name or an address", "127.0.0.1 is this machine.")
     try:
-        family, *_, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise SettingError(
             f"host must be a name or an address of this machine, got {host}: {error.strerror}."
         ) from error
-    return family, where
+    return family, address
 
 
-def _listening(family: socket.AddressFamily, where: Any) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
+def _listen(family: socket.AddressFamily, address: Any) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if os.name == "posix":  # Elsewhere this would share a port that is taken.
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(where)
-        made.listen(128)
+        if os.name == "posix":  # On Windows this option would share a port that is in use.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
     except OSError as error:
-        made.close()
-        taken = error.errno == errno.EADDRINUSE
-        why = "which is taken" if taken else f"which cannot be had ({error.strerror})"
+        listener.close()
+        is_taken = error.errno == errno.EADDRINUSE
+        why = "which is taken" if is_taken else f"which is not available ({error.strerror})"
         raise SettingError(
-            f"port must be a free one at {where[0]}, got {where[1]}, {why}. "
-            "Choose another with --port; --port 0 takes any that is free."
+            f"port must be a free one at {address[0]}, got {address[1]}, {why}. "
+            "Choose another with --port; --port 0 takes any free port."
         ) from error
-    return made
+    return listener
 
 
-def _written(host: str, listener: socket.socket, token: str | None) -> str:
-    """The address to open in a browser."""
+def _url(host: str, listener: socket.socket, token: str | None) -> str:
+    """Return the address to open in a browser."""
     address, port = listener.getsockname()[:2]
-    shown = "127.0.0.1" if ipaddress.ip_address(address).is_unspecified else host
-    shown = f"[{shown}]" if ":" in shown else shown
-    return f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
+    name = "127.0.0.1" if ipaddress.ip_address(address).is_unspecified else host
+    name = f"[{name}]" if ":" in name else name
+    return f"http://{name}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")

@@ -1,4 +1,4 @@
-"""New lines of a ``rounds.jsonl`` that grows, from where one left off."""
+"""Reads the new lines of a growing ``rounds.jsonl``, from the last read position on."""
 
 import os
 import re
@@ -7,73 +7,82 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from fedplus.check import SettingError
-from fedplus.experiments.run_folder import LARGEST, parse_lines
+from fedplus.experiments.run_folder import MAX_BYTES, parse_lines
 
 CHUNK = 1 << 20
-TAIL = 64
+"""Bytes that are read at once."""
+CHECKED = 64
+"""Bytes before the read position that the checksum covers."""
 
 
 class ReadPosition(NamedTuple):
-    """How many bytes were read, and a checksum of the last of them.
+    """The number of bytes that were read, and a checksum of the last of them.
 
-    A run repeats bit by bit, so a file that was cut and grew again may well hold what it held: then
-    one goes on. Where the checksum differs one starts anew.
+    A resumed run writes the same lines again, so reading can continue if the checksum still matches.
+    Otherwise the file has been replaced, and reading starts again from its beginning.
     """
 
     offset: int = 0
-    check: int = 0
+    checksum: int = 0
 
     def __str__(self) -> str:
-        return f"{self.offset}-{self.check:08x}"
+        return f"{self.offset}-{self.checksum:08x}"
 
 
 START = ReadPosition()
 
 
 def parse_position(text: str) -> ReadPosition:
-    """A position that was written out; the start if it is none."""
-    found = re.fullmatch(r"([0-9]{1,15})-([0-9a-f]{8})", text)
-    return ReadPosition(int(found[1]), int(found[2], 16)) if found else START
+    """Return the position that ``str(position)`` describes, or the start if the text is not valid."""
+    match = re.fullmatch(r"([0-9]{1,15})-([0-9a-f]{8})", text)
+    return ReadPosition(int(match[1]), int(match[2], 16)) if match else START
 
 
 class NewLines(NamedTuple):
-    """What was added."""
+    """The lines that were added to a file."""
 
     lines: list[dict[str, Any]]
     position: ReadPosition
-    anew: bool  # From the file's first line.
-    more: bool  # There are more whole lines already.
+    """Position after the lines."""
+    from_start: bool
+    """Whether the lines begin with the first line of the file."""
+    has_more: bool
+    """Whether the file already has further lines."""
 
 
-NOTHING = NewLines([], START, anew=True, more=False)
+NO_LINES = NewLines([], START, from_start=True, has_more=False)
 
 
 def read_new_lines(path: Path, after: ReadPosition) -> NewLines:
-    """Whole lines after a position, a chunk of them at most."""
+    """Read the complete lines after a position, at most one chunk of them.
+
+    Raises:
+        SettingError: The file is damaged or cannot be read.
+    """
     try:
         file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb")
     except FileNotFoundError:
-        return NOTHING
+        return NO_LINES
     except OSError as error:
         raise SettingError(f"{path} cannot be read: {error.strerror or error}.") from error
     with file:
-        begin = after if _tail(file, after.offset) == after.check else START
-        file.seek(begin.offset)
+        start = after if _checksum(file, after.offset) == after.checksum else START
+        file.seek(start.offset)
         content = file.read(CHUNK)
         while b"\n" not in content and (rest := file.read(len(content))):
             content += rest
-            if len(content) > LARGEST:
-                raise SettingError(f"{path} is damaged: a line is longer than {LARGEST:,} bytes.")
-        more = file.read(1) != b""
+            if len(content) > MAX_BYTES:
+                raise SettingError(f"{path} is damaged: a line is longer than {MAX_BYTES:,} bytes.")
+        has_more = file.read(1) != b""
         lines, size = parse_lines(content, path)
-        end = begin.offset + size
-        return NewLines(
-            lines, ReadPosition(end, _tail(file, end)), begin == START, more and size > 0
-        )
+        end = start.offset + size
+        position = ReadPosition(end, _checksum(file, end))
+        return NewLines(lines, position, start == START, has_more and size > 0)
 
 
-def _tail(file: BinaryIO, offset: int) -> int:
-    start = max(0, offset - TAIL)
+def _checksum(file: BinaryIO, offset: int) -> int:
+    """Return the checksum of the bytes before a position, or -1 if the file is shorter."""
+    start = max(0, offset - CHECKED)
     file.seek(start)
-    kept = file.read(offset - start)
-    return zlib.crc32(kept) if len(kept) == offset - start else -1
+    content = file.read(offset - start)
+    return zlib.crc32(content) if len(content) == offset - start else -1

@@ -2,24 +2,40 @@
 
 from pathlib import Path
 
-import typer
+import click
+
+from fedplus.extras import import_extra
 
 
-def board(
-    folder: Path = typer.Argument(Path("runs"), help="A folder of runs."),  # noqa: B008
-    host: str = typer.Option("127.0.0.1", help="To be seen by other machines; needs --token."),
-    port: int = typer.Option(8421, help="0 takes any that is free.", min=0, max=65535),
-    token: str = typer.Option(
-        None, envvar="FEDPLUS_BOARD_TOKEN", help="What others must know to look."
-    ),
-    open_browser: bool = typer.Option(False, "--open", help="Open it in the browser."),
-) -> None:
-    """A live page over a folder of runs: who is how far, curves side by side, each party's history.
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path("runs"))
+@click.option("--host", default="127.0.0.1", help="Address to listen on; others need --token.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8421,
+    help="Port to listen on; 0 takes any free one.",
+)
+@click.option(
+    "--token",
+    envvar="FEDPLUS_BOARD_TOKEN",
+    show_envvar=True,
+    help="Secret that browsers must know to see the board.",
+)
+@click.option(
+    "--open", "open_browser", is_flag=True, show_default=False, help="Open it in the browser."
+)
+def board(folder: Path, host: str, port: int, token: str | None, open_browser: bool) -> None:
+    """Serve a live page over FOLDER, a folder of runs (by default runs).
+
+    It shows the progress of each run, curves side by side, and each party's history.
 
     \b
     fedplus board
     fedplus board runs --port 9000 --open
     """  # noqa: D301
+    for module in ("starlette", "uvicorn", "plotly"):
+        import_extra(module, "board", "fedplus board")
     from fedplus.board import serve
 
     serve(folder, host=host, port=port, token=token, open_browser=open_browser)

@@ -2,47 +2,50 @@
 
 from pathlib import Path
 
-import typer
+import click
 
 from fedplus.check import SettingError
 from fedplus.cli.completion import complete_data_set
-from fedplus.cli.execute import OUT, TRACK, Output, execute
-from fedplus.cli.settings import JSON, SET, parse_settings
-from fedplus.experiments.defaults import USUAL
+from fedplus.cli.execute import Output, execute, out_option, track_option
+from fedplus.cli.settings import json_option, parse_settings, set_option
+from fedplus.experiments.defaults import COMPARED
 
 
+@click.command()
+@click.argument("data", metavar="DATASET|FOLDER", shell_complete=complete_data_set)
+@click.option(
+    "--methods",
+    default=",".join(COMPARED),
+    help="Names, separated by commas. Local training is always added.",
+)
+@set_option
+@click.option("--rounds", type=int, help="Number of rounds.")
+@click.option("--seed", type=int, default=0, help="First seed.")
+@click.option("--seeds", type=int, default=5, help="Number of seeds.")
+@out_option
+@track_option
+@json_option
 def compare(
-    target: str = typer.Argument(
-        metavar="DATASET|FOLDER", help="A data set by name, or a folder with a file a party.",
-        autocompletion=complete_data_set,
-    ),
-    methods: str = typer.Option(
-        ",".join(USUAL), help="Names with commas between; local training is always added."
-    ),
-    settings: list[str] = SET,
-    rounds: int = typer.Option(None, help="How many rounds."),
-    seed: int = typer.Option(0, help="The first seed."),
-    seeds: int = typer.Option(5, help="How many."),
-    out: Path = OUT,
-    track: list[str] = TRACK,
-    as_json: bool = JSON,
+    data: str, methods: str, settings: tuple[str, ...], rounds: int | None, seed: int, seeds: int,
+    out: Path | None, track: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
-    """Train several methods with several seeds: a table, and a report of them all.
+    """Train several methods with several seeds; print one table and write one report.
 
-    A setting goes to every method that has it. The table is also written as CSV, Markdown and LaTeX.
+    DATASET is a name from fedplus data list; FOLDER has one file per party. A setting goes to every
+    method that has it. The table is also written as CSV, Markdown and LaTeX.
 
     \b
     fedplus compare digits-robust
     fedplus compare heart-disease --methods fedavg,ditto,fedgeomed+ --seeds 3 --set eta=0.05
     """  # noqa: D301
-    if target.endswith(".toml"):
+    if data.endswith(".toml"):
         raise SettingError(
-            f"compare must be given a data set or a folder, got {target}. "
-            f"Its methods are compared by: fedplus run {target}."
+            f"compare must be given a data set or a folder, got {data}. "
+            f"Its methods are compared by: fedplus run {data}."
         )
     names = [name.strip() for name in methods.split(",") if name.strip()]
     names = list(dict.fromkeys(["local", *names]))
     chosen = parse_settings(settings)
     if rounds is not None:
         chosen["train.rounds"] = rounds
-    execute(target, names, chosen, seed, seeds, out, track, Output(as_json))
+    execute(data, names, chosen, seed, seeds, out, track, Output(as_json))

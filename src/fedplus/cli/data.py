@@ -1,37 +1,43 @@
-"""``fedplus data``: what there is, where it is, and what is in it."""
+"""``fedplus data``: list, download, locate and describe data sets."""
 
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
-import typer
+import click
 
 from fedplus.check import require
-from fedplus.cli.settings import JSON, parse_settings
+from fedplus.cli.completion import complete_data_set
+from fedplus.cli.settings import json_option, parse_settings, set_option
 from fedplus.data import SETS, card, load
 from fedplus.data.files import choose_source, fetch, locate, search_path
-from fedplus.data.load import data_set
-from fedplus.experiments.defaults import describe_tuned_settings
+from fedplus.data.load import lookup_data_set
+from fedplus.data.sets import DataSet
+from fedplus.experiments.defaults import describe_training, describe_tuned_settings
+from fedplus.extras import import_extra
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, suggest_commands=False,
-    help="Federations by name: list them, get their files, see what is in them.",
-)  # fmt: skip
-NAME = typer.Argument(help="Of the data set; fedplus data list has them all.")
+name_argument = click.argument("name", shell_complete=complete_data_set)
 
 
-@app.command("list")
-def list_sets(as_json: bool = JSON) -> None:
-    """All federations that have a name, and whether their files are here."""
+@click.group(context_settings={"show_default": True})
+def data() -> None:
+    """List data sets, download their files, and describe what is in them."""
+    import_extra("pooch", "data", "fedplus data")
+
+
+@data.command("list")
+@json_option
+def list_sets(as_json: bool) -> None:
+    """List all data sets, and whether their files are on this machine."""
     rows = [
         {
-            "name": one.name,
-            "summary": one.summary,
-            "files": _state(one.name),
-            "stand_in_for": one.stand_in_for or None,
+            "name": name,
+            "summary": data_set.summary,
+            "files": _state_of_files(data_set),
+            "stand_in_for": data_set.stand_in_for or None,
         }
-        for one in SETS.values()
+        for name, data_set in SETS.items()
     ]
     if as_json:
         _print_json(rows)
@@ -40,24 +46,27 @@ def list_sets(as_json: bool = JSON) -> None:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold")
-    for heading in ("name", "files", "what it is"):
-        table.add_column(heading, no_wrap=heading != "what it is")
+    for heading in ("name", "files", "description"):
+        table.add_column(heading, no_wrap=heading != "description")
     for row in rows:
-        what = str(row["summary"])
+        description = str(row["summary"])
         if row["stand_in_for"]:
-            what += f" [bold](a stand-in for {row['stand_in_for']})[/bold]"
-        table.add_row(str(row["name"]), str(row["files"]), what)
+            description += f" [bold](a stand-in for {row['stand_in_for']})[/bold]"
+        table.add_row(str(row["name"]), str(row["files"]), description)
     Console().print(table)
 
 
-@app.command()
-def get(name: str = NAME, as_json: bool = JSON) -> None:
-    """Download the files of a set into the cache folder, and check them.
+@data.command()
+@name_argument
+@json_option
+def get(name: str, as_json: bool) -> None:
+    """Download the files of a data set into the cache folder, and check them.
 
-    Example: fedplus data get mnist
-    """
+    \b
+    fedplus data get mnist
+    """  # noqa: D301
     paths: list[Path] = []
-    for sources in data_set(name).needs:
+    for sources in lookup_data_set(name).needs:
         paths += fetch(sources)[1]
     if as_json:
         _print_json([str(path) for path in paths])
@@ -68,11 +77,11 @@ def get(name: str = NAME, as_json: bool = JSON) -> None:
         print(f"{name} needs no files.")
 
 
-@app.command()
-def where(
-    name: str | None = typer.Argument(None, help="A data set."), as_json: bool = JSON
-) -> None:
-    """The folders that are searched; with a name, each file of that set and where it is."""
+@data.command()
+@click.argument("name", required=False, shell_complete=complete_data_set)
+@json_option
+def where(name: str | None, as_json: bool) -> None:
+    """Print the folders that are searched; with NAME, each file of that data set and its path."""
     if name is None:
         folders = [str(folder) for folder in search_path.search_folders()]
         if as_json:
@@ -80,38 +89,44 @@ def where(
             return
         print("\n".join(folders))
         return
-    found = [
+    files = [
         {
             "file": file.path,
             "at": str(path) if path else None,
             "comes_from": file.comes_from,
         }
-        for sources in data_set(name).needs
+        for sources in lookup_data_set(name).needs
         for file, path in locate(choose_source(sources))
     ]
     if as_json:
-        _print_json(found)
+        _print_json(files)
         return
-    for one in found:
-        print(f"{one['file']}: {one['at'] or 'not here; it comes from ' + str(one['comes_from'])}")
-    if not found:
+    for row in files:
+        print(f"{row['file']}: {row['at'] or 'missing; it comes from ' + str(row['comes_from'])}")
+    if not files:
         print(f"{name} needs no files.")
 
 
-@app.command("card")
+@data.command("card")
+@name_argument
+@set_option
+@click.option("--seed", type=int, default=0, help="Seed of everything random in it.")
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path),
+    help="Also draw it into this file (PNG, SVG, PDF).",
+)
+@json_option
 def show_card(
-    name: str = NAME,
-    settings: list[str] = typer.Option([], "--set", help="key=value, e.g. parties=50."),  # noqa: B008
-    seed: int = typer.Option(0, help="Of what is random in it."),
-    picture: Path | None = typer.Option(None, help="Also draw it into this file (PNG, SVG, PDF)."),  # noqa: B008
-    as_json: bool = JSON,
+    name: str, settings: tuple[str, ...], seed: int, picture: Path | None, as_json: bool
 ) -> None:
-    """What is in a federation, where it comes from, and how it differs from the paper's.
+    """Describe a data set: its parties, its source, and its differences from the paper's.
 
-    Example: fedplus data card mnist-robust --set parties=50 --picture mnist.png
-    """
+    \b
+    fedplus data card mnist-robust --set parties=50 --picture mnist.png
+    """  # noqa: D301
     chosen = parse_settings(settings)
-    require("seed" not in chosen, "--set", "seed", "a setting of the set", "Use --seed.")
+    require("seed" not in chosen, "--set", "seed", "a setting of the data set", "Use --seed.")
     federation = load(name, seed=seed, **chosen)
     if picture is not None:
         from fedplus.data.picture import draw_federation
@@ -121,17 +136,19 @@ def show_card(
         _print_json(card.statistics(federation))
         return
     print(card.card_text(federation, shutil.get_terminal_size((100, 24)).columns))
+    print(f"Training unless you set it: {describe_training(name)}.")
     if tuned := describe_tuned_settings(name):
         print(f"Settings chosen for it on validation samples: {tuned}.")
 
 
-def _state(name: str) -> str:
-    found = [one for sources in SETS[name].needs for one in locate(choose_source(sources))]
-    if not found:
+def _state_of_files(data_set: DataSet) -> str:
+    files = [file for sources in data_set.needs for file in locate(choose_source(sources))]
+    if not files:
         return "none needed"
-    if all(one.path for one in found):
+    if all(file.path for file in files):
         return "here"
-    return "to download" if all(one.path or one.file.urls for one in found) else "to be placed"
+    can_download = all(file.path or file.file.urls for file in files)
+    return "to download" if can_download else "to be placed"
 
 
 def _print_json(value: Any) -> None:

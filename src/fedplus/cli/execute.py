@@ -1,4 +1,4 @@
-"""What ``run`` and ``compare`` share: a folder, training, a table, a report."""
+"""The work of ``run`` and ``compare``: make a folder, train, print a table, write a report."""
 
 import datetime
 import itertools
@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import typer
+import click
 
 from fedplus.check import SettingError, require
 from fedplus.cli.interrupt import InterruptedByUserError
@@ -23,46 +23,58 @@ from fedplus.experiments.run_folder import REPORT, SPEC, RunFolder
 from fedplus.experiments.runner import Progress, run_all, run_paths, slug
 from fedplus.experiments.spec import Spec, parse_spec
 from fedplus.experiments.toml_source import TomlSource
+from fedplus.extras import import_extra
 from fedplus.files import SHARED, make_folder, write_atomically
 
-OUT = typer.Option(
-    None, "--out", "-o", help="The folder to make; by default one in runs/, named by time."
+out_option = click.option(
+    "--out", "-o", type=click.Path(path_type=Path),
+    help="Folder to make; by default a new one in runs/, named by date and time.",
+)  # fmt: skip
+track_option = click.option(
+    "--track", multiple=True, metavar="TRACKER", help="Also log to tensorboard or mlflow."
 )
-TRACK = typer.Option([], help="Follow it in tensorboard or mlflow, too.")
 RUNS = Path("runs")
 
 
 class Output(NamedTuple):
-    """How results are shown."""
+    """Shows the results of runs as a table, or as JSON."""
 
     as_json: bool
 
     def __call__(self, folder: Path, runs: Sequence[RunFolder], spec: Spec) -> None:
-        """Print the table, and where everything is."""
+        """Write the report and the tables into ``folder``, and print the results.
+
+        Raises:
+            click.exceptions.Exit: A run failed (status 1).
+        """
         from fedplus.report import table_formats
         from fedplus.report.groups import group_runs
-        from fedplus.report.html import write_report
         from fedplus.report.run_data import read_run_data
         from fedplus.report.summary import verdict, warnings
         from fedplus.report.tables import compare_groups
 
         groups = group_runs([read_run_data(run) for run in runs])
         table = compare_groups(groups)
-        warned = [text for text in warnings(groups, table.score) if " failed: " not in text]
-        report = write_report(runs, folder / REPORT, title=spec.title or None)
+        shown_warnings = [text for text in warnings(groups, table.score) if " failed: " not in text]
+        report, reason = _write_report(runs, folder, spec)
         if len(runs) > 1:
-            for suffix, made in (
-                ("csv", table_formats.csv_table), ("md", table_formats.markdown_results),
-                ("tex", table_formats.latex_table)
-            ):  # fmt: skip
-                write_atomically(folder / f"table.{suffix}", made(table).encode(), SHARED)
+            formats = {
+                "csv": table_formats.csv_table,
+                "md": table_formats.markdown_results,
+                "tex": table_formats.latex_table,
+            }
+            for suffix, format_table in formats.items():
+                content = format_table(table).encode()
+                write_atomically(folder / f"table.{suffix}", content, SHARED)
         if self.as_json:
-            told = {
-                "folder": str(folder), "report": str(report),
+            results = {
+                "folder": str(folder),
+                "report": None if report is None else str(report),
                 "runs": [{"folder": str(run.path), **run.status} for run in runs],
-                "table": table_formats.as_records(table), "warnings": warned,
-            }  # fmt: skip
-            print(json.dumps(told, indent=2, ensure_ascii=False))
+                "table": table_formats.as_records(table),
+                "warnings": shown_warnings,
+            }
+            print(json.dumps(results, indent=2, ensure_ascii=False))
         else:
             from rich.console import Console
 
@@ -71,38 +83,49 @@ class Output(NamedTuple):
             console.print(table_formats.terminal_table(table))
             for text in filter(None, (table_formats.footnote(table), verdict(groups, table.score))):
                 console.print(text, markup=False)
-            for text in warned:
+            for text in shown_warnings:
                 console.print(f"Warning: {text}", markup=False)
-            if chosen := describe_tuned_settings(spec.data.name, spec.methods):
-                print(f"Chosen for {spec.data.name} on validation samples: {chosen}.")
+            if tuned := describe_tuned_settings(spec.data.name, spec.methods):
+                print(f"Chosen for {spec.data.name} on validation samples: {tuned}.")
             print(f"Runs and models: {folder}")
-            print(f"Report:          {report}")
+            print(f"Report:          {report or reason}")
         failed = [run for run in runs if run.status["state"] == "failed"]
         for run in failed:
             print(f"fedplus: {run.path}: {run.status['message']}", file=sys.stderr)
         if failed:
-            raise typer.Exit(1)
+            raise click.exceptions.Exit(1)
+
+
+def _write_report(runs: Sequence[RunFolder], folder: Path, spec: Spec) -> tuple[Path | None, str]:
+    """Return the report's path, or None and the reason if the extra for it is not installed."""
+    try:
+        import_extra("plotly", "report", "the report")
+    except SettingError as error:
+        return None, f"not written: {error}"
+    from fedplus.report.html import write_report
+
+    return write_report(runs, folder / REPORT, title=spec.title or None), ""
 
 
 def execute(
     target: str, methods: Sequence[str], settings: dict[str, Any], seed: int | None,
     seeds: int | None, out: Path | None, track: Sequence[str], output: Output,
 ) -> None:  # fmt: skip
-    """Do what was asked for, from the beginning."""
+    """Train methods on data, or what a TOML file specifies, in a new folder."""
     for name, value, least in (("--seed", seed, 0), ("--seeds", seeds, 1)):
-        ok = value is None or least <= value < 2**31
-        require(ok, name, value, f"a whole number ≥ {least}")
-    chosen = None
+        is_valid = value is None or least <= value < 2**31
+        require(is_valid, name, value, f"a whole number ≥ {least}")
+    chosen_seeds = None
     if seed is not None or seeds is not None:
-        chosen = range(seed or 0, (seed or 0) + (seeds or 1))
-    spec, source = spec_from_command(target, methods, settings, chosen)
+        chosen_seeds = range(seed or 0, (seed or 0) + (seeds or 1))
+    spec, source = spec_from_command(target, methods, settings, chosen_seeds)
     folder = _new_folder(spec, target, out)
-    with _removed_if_empty(folder):
+    with _remove_if_empty(folder):
         _run(spec, source, folder, track, output, resume=False)
 
 
 def resume_run(folder: Path, track: Sequence[str], output: Output) -> None:
-    """Go on with a run, or with a study of several."""
+    """Continue the run, or the study of several runs, in a folder."""
     require(
         (folder / SPEC).is_file(), "--resume", str(folder), f"a run folder, with its {SPEC}",
     )  # fmt: skip
@@ -121,77 +144,76 @@ def _run(
 ) -> None:
     enable_compilation_cache()
     try:
-        runs = _trained(spec, source, folder, track, resume=resume)
+        runs = _train(spec, source, folder, track, resume=resume)
     except UnclearTaskError as error:
         data = {**spec.data.model_dump(exclude_none=True), "task": _chosen_task(error, source)}
         spec = spec.model_copy(update={"data": type(spec.data).model_validate(data)})
-        runs = _trained(spec, source, folder, track, resume=resume)
+        runs = _train(spec, source, folder, track, resume=resume)
     output(folder, runs, spec)
 
 
-def _trained(
+def _train(
     spec: Spec, source: TomlSource, folder: Path, track: Sequence[str], *, resume: bool
 ) -> list[RunFolder]:
-    several = len(run_paths(spec, folder))
-    with _shown(spec, several) if several > 1 else nullcontext() as on_progress:
+    count = len(run_paths(spec, folder))
+    with _progress_bar(spec, count) if count > 1 else nullcontext() as on_progress:
         try:
             return run_all(
                 spec, folder, source, resume=resume, trackers=track, on_progress=on_progress
             )
         except KeyboardInterrupt as stop:
-            again = f"Go on with: fedplus run --resume {shlex.quote(str(folder))}"
-            raise InterruptedByUserError(again if (folder / SPEC).exists() else "") from stop
+            advice = f"Continue with: fedplus run --resume {shlex.quote(str(folder))}"
+            raise InterruptedByUserError(advice if (folder / SPEC).exists() else "") from stop
 
 
 def _chosen_task(error: UnclearTaskError, source: TomlSource) -> str:
     """Ask at a terminal whether the target is an amount or a class; elsewhere refuse."""
-    about = f"{source.where(('data',))}target {error.target!r}: {error.reason}"
+    about = f"{source.location(('data',))}target {error.target!r}: {error.reason}"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise SettingError(
             f"{about}. Add --set task=regression if they are amounts such as an age or a price, "
             "--set task=classification if each is a class (in a TOML file: "
             'task = "regression" in [data]).'
         ) from error
-    typer.echo(f"{about}. Are they amounts (regression) or classes (classification)?", err=True)
+    click.echo(f"{about}. Are they amounts (regression) or classes (classification)?", err=True)
     while True:
-        given = typer.prompt("Task [classification/regression]", err=True).strip().lower()
-        found = [task for task in TASKS if given and task.startswith(given)]
-        if found:
-            return found[0]
+        answer = click.prompt("Task [classification/regression]", err=True).strip().lower()
+        matches = [task for task in TASKS if answer and task.startswith(answer)]
+        if matches:
+            return matches[0]
 
 
 @contextmanager
-def _shown(spec: Spec, runs: int) -> Iterator[Progress]:
-    """One bar for all runs."""
-    from fedplus.simulation.progress import progress
+def _progress_bar(spec: Spec, runs: int) -> Iterator[Progress]:
+    """Show one progress bar for all runs."""
+    from fedplus.simulation.progress import progress_bar
 
     rounds = spec.train.rounds or 1
     before = {"run": -1, "round": rounds}
-    with progress(runs * rounds, 0, None) as show:
+    with progress_bar(runs * rounds, 0, None) as show:
 
-        def told(label: str, round_: int, score: float) -> None:
+        def update(label: str, round_: int, score: float) -> None:
             if round_ <= before["round"]:
                 before["run"] += 1
             before["round"] = round_
             show(before["run"] * rounds + round_, f"{label}: {score:.4g}")
 
-        yield told
+        yield update
 
 
 def _new_folder(spec: Spec, target: str, out: Path | None) -> Path:
-    """Make the folder: a name that is free, or the one that was asked for, if nothing is there."""
+    """Make the folder of the runs: ``out`` if it is new or empty, else a free name in runs/."""
     if out is None:
         stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
         methods = spec.methods[0].name if len(spec.methods) == 1 else "compare"
         name = f"{stamp}-{slug(Path(target).stem or target)}-{slug(methods)}"
-        tries = (RUNS / (name if i == 1 else f"{name}-{i}") for i in itertools.count(1))
-        out = next(path for path in tries if not path.exists())
+        candidates = (RUNS / (name if i == 1 else f"{name}-{i}") for i in itertools.count(1))
+        out = next(path for path in candidates if not path.exists())
     try:
-        require(
-            not out.exists() or (out.is_dir() and not any(out.iterdir())), "--out", str(out),
-            "a folder that is new or empty",
-            "Give another, or go on with --resume." if (out / SPEC).is_file() else "Give another.",
-        )  # fmt: skip
+        is_free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
+        has_run = (out / SPEC).is_file()
+        advice = f"Give another{', or continue it with --resume' if has_run else ''}."
+        require(is_free, "--out", str(out), "a folder that is new or empty", advice)
         make_folder(out)
         if not os.access(out, os.W_OK):
             raise PermissionError("it cannot be written")
@@ -204,8 +226,8 @@ def _new_folder(spec: Spec, target: str, out: Path | None) -> Path:
 
 
 @contextmanager
-def _removed_if_empty(folder: Path) -> Iterator[None]:
-    """Leave no empty folder behind where nothing was begun."""
+def _remove_if_empty(folder: Path) -> Iterator[None]:
+    """Remove the folder if nothing was written into it."""
     try:
         yield
     finally:

@@ -1,74 +1,118 @@
-"""``fedplus methods``: what there is to choose from."""
+"""``fedplus methods``: list the methods, or describe one with all its settings."""
 
 import inspect
 import json
+import shutil
+import textwrap
 from typing import Any
 
-import typer
+import click
 
-from fedplus.cli.settings import JSON
+from fedplus.cli.completion import complete_method
+from fedplus.cli.settings import json_option
+from fedplus.experiments.defaults import OWN_DATA, required_settings
 from fedplus.methods import METHODS, Method, lookup_method
 
-NAME = typer.Argument(None, help="One method; without it, all.")
+EMPTY = inspect.Parameter.empty
 
 
-def methods(name: str | None = NAME, as_json: bool = JSON) -> None:
-    """Every method with its settings, defaults and source.
+@click.command()
+@click.argument("name", required=False, shell_complete=complete_method)
+@json_option
+def methods(name: str | None, as_json: bool) -> None:
+    """List all methods; with NAME, describe one and all its settings.
 
-    Example: fedplus methods ditto
-    """
+    \b
+    fedplus methods
+    fedplus methods ditto
+    """  # noqa: D301
     shown = list(METHODS.values()) if name is None else [lookup_method(name)]
     if as_json:
-        print(json.dumps([_described(one) for one in shown], indent=2, ensure_ascii=False))
-        return
-    if name is not None:
-        print(_card(shown[0]))
-        return
+        print(json.dumps([_as_record(method) for method in shown], indent=2, ensure_ascii=False))
+    elif name is not None:
+        print(describe_method(shown[0], shutil.get_terminal_size((100, 24)).columns))
+    else:
+        _print_table(shown)
+
+
+def _print_table(shown: list[Method]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, header_style="bold")
-    for heading in ("method", "a party uses", "settings", "what it is"):
-        table.add_column(heading, no_wrap=heading in ("method", "a party uses"))
-    for one in shown:
-        told = f"{one.summary}\n[dim]{one.source}[/dim]"
-        table.add_row(one.name, f"{one.judged} model", _settings(one), told)
+    for heading in ("method", "a party uses", "description"):
+        table.add_column(heading, no_wrap=heading != "description")
+    for method in shown:
+        table.add_row(method.name, _used_model(method), method.summary)
     console = Console()
     console.print(table)
-    console.print("fedplus methods NAME says more.")
+    console.print("fedplus methods NAME describes a method, its settings and its source.")
 
 
-def _card(one: Method) -> str:
-    rows = {
-        "a party uses": f"its {one.judged} model"
-        if one.judged == "own"
-        else f"the {one.judged} model",
-        "settings": _settings(one),
-        "a party keeps": f"{_models(one.keeps)} between rounds",
-        "a party sends": f"{_models(one.sends)} a round",
-        "gradients": f"{one.gradients} a round, with E steps",
-        "source": one.source,
+def describe_method(method: Method, width: int) -> str:
+    """Return a description of a method: its costs, its source, and each setting.
+
+    Args:
+        method: The method.
+        width: The longest line, in characters.
+    """
+    facts = {
+        "a party uses": _used_model(method),
+        "a party stores": f"{_count_models(method.keeps)} between rounds",
+        "a party sends": f"{_count_models(method.sends)} per round",
+        "gradients": f"{method.gradients} per round of E steps",
+        "source": method.source,
     }
-    head = f"{one.name}: {one.summary}"
-    return "\n".join([head, *(f"  {label + ':':<15}{text}" for label, text in rows.items())])
+    lines = [f"{method.name}: {method.summary}"]
+    lines += [f"  {label + ':':<16}{text}" for label, text in facts.items()]
+    lines += ["", "Settings (--set NAME=VALUE, or in TOML and Python):"]
+    for name, default in method.settings.items():
+        lines += [f"  {name} ({_describe_default(method, name, default)})"]
+        indent = " " * 6
+        lines += textwrap.wrap(
+            method.meanings[name], max(width, 40), initial_indent=indent, subsequent_indent=indent
+        )
+    return "\n".join(lines)
 
 
-def _models(count: str) -> str:
+def _describe_default(method: Method, name: str, default: Any) -> str:
+    """Describe a default; for a required setting, what the command line takes in its place."""
+    if default is not EMPTY:
+        return f"default: {list(default) if isinstance(default, tuple) else default}"
+    if name == "layout":
+        return "required in Python; the command line takes it from the model"
+    value = required_settings(method.name, OWN_DATA.eta)[name]
+    if isinstance(value, float):
+        value = f"{value:g}"
+    depends = (
+        "or the data set's own"
+        if value == f"{OWN_DATA.eta:g}"
+        else "for eta = 0.02"
+        if required_settings(method.name, 2 * OWN_DATA.eta)[name]
+        != required_settings(method.name, OWN_DATA.eta)[name]
+        else ""
+    )
+    return f"required in Python; on the command line {value} {depends}".rstrip()
+
+
+def _used_model(method: Method) -> str:
+    return "its own model" if method.judged == "own" else f"the {method.judged} model"
+
+
+def _count_models(count: str) -> str:
     number, _, rest = count.partition(" ")
     noun = "model" if number == "1" else "models"
     return f"{number} {noun} {rest}".strip() if number.isdigit() else f"{count} models"
 
 
-def _settings(one: Method) -> str:
-    empty = inspect.Parameter.empty
-    return ", ".join(k if v is empty else f"{k}={v}" for k, v in one.settings.items())
-
-
-def _described(one: Method) -> dict[str, Any]:
-    empty = inspect.Parameter.empty
+def _as_record(method: Method) -> dict[str, Any]:
     settings = {
-        k: {"required": v is empty, "default": None if v is empty else v}
-        for k, v in one.settings.items()
+        name: {
+            "required": default is EMPTY,
+            "default": None if default is EMPTY else default,
+            "meaning": method.meanings[name],
+        }
+        for name, default in method.settings.items()
     }
-    rest = {k: v for k, v in one._asdict().items() if k != "make"}
+    rest = {key: value for key, value in method._asdict().items() if key != "make"}
     return rest | {"settings": settings}

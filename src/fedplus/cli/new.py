@@ -1,17 +1,19 @@
-"""``fedplus new``: a complete app to deploy."""
+"""``fedplus new``: write a complete app to deploy."""
 
 from pathlib import Path
 
-import typer
+import click
 
 from fedplus.new import FRAMEWORKS, write_app
 
-FOLDER = typer.Argument(help="Of the new app; its last part is the app's name.")
-FRAMEWORK = typer.Option("torch", "--framework", help=f"{', '.join(FRAMEWORKS)}.")
 
-
-def new(folder: Path = FOLDER, framework: str = FRAMEWORK) -> None:
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--framework", default="torch", help=f"One of: {', '.join(FRAMEWORKS)}.")
+def new(folder: Path, framework: str) -> None:
     """Write an app that trains across machines with Fed+ on Flower: server, party, test, scripts.
+
+    FOLDER is the new folder; its last part is the app's name.
 
     \b
     fedplus new hospitals                    with PyTorch

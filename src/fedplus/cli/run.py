@@ -1,39 +1,56 @@
-"""``fedplus run``: train, show, keep."""
+"""``fedplus run``: train one method, or what a TOML file specifies; resume a run."""
 
 from pathlib import Path
 
-import typer
+import click
 
 from fedplus.check import SettingError, require
 from fedplus.cli.completion import complete_data_set, complete_method
-from fedplus.cli.execute import OUT, TRACK, Output, execute, resume_run
-from fedplus.cli.settings import JSON, SET, parse_settings
-
-RESUME = typer.Option(None, metavar="RUN", help="Go on with a run that was stopped or killed.")
+from fedplus.cli.execute import Output, execute, out_option, resume_run, track_option
+from fedplus.cli.settings import json_option, parse_settings, set_option
 
 
+@click.command()
+@click.argument(
+    "target",
+    metavar="[DATASET|FOLDER|FILE.toml]",
+    required=False,
+    shell_complete=complete_data_set,
+)
+@click.option(
+    "--method",
+    "-m",
+    shell_complete=complete_method,
+    help="Name of the method; fedplus methods lists them.",
+)
+@set_option
+@click.option("--rounds", type=int, help="Number of rounds.")
+@click.option("--seed", type=int, help="First seed; by default 0, or the seeds of FILE.toml.")
+@click.option("--seeds", type=int, help="Number of seeds, counted from --seed.")
+@click.option(
+    "--local/--no-local",
+    default=True,
+    show_default=False,
+    help="Also train each party alone, for comparison (the default).",
+)
+@out_option
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Continue a run that was stopped or killed.",
+)
+@track_option
+@json_option
 def run(
-    target: str = typer.Argument(
-        None, metavar="[DATASET|FOLDER|FILE.toml]", show_default=False,
-        help="A data set by name, a folder with a file a party, or an experiment.",
-        autocompletion=complete_data_set,
-    ),
-    method: str = typer.Option(
-        None, "--method", "-m", help="By name: fedplus methods.", autocompletion=complete_method
-    ),
-    settings: list[str] = SET,
-    rounds: int = typer.Option(None, help="How many rounds."),
-    seed: int = typer.Option(None, help="Of everything random; 0 unless the experiment says."),
-    seeds: int = typer.Option(None, help="So many seeds, from --seed on."),
-    local: bool = typer.Option(
-        True, "--local/--no-local", help="Train each party alone, too.", show_default=False
-    ),
-    out: Path = OUT,
-    resume: Path = RESUME,
-    track: list[str] = TRACK,
-    as_json: bool = JSON,
+    target: str | None, method: str | None, settings: tuple[str, ...], rounds: int | None,
+    seed: int | None, seeds: int | None, local: bool, out: Path | None, resume: Path | None,
+    track: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Train a method on a federation; the run, its models and its report go into a folder.
+
+    DATASET is a name from fedplus data list; FOLDER has one file per party; FILE.toml is an
+    experiment.
 
     \b
     fedplus run digits-robust --method fedgeomed+
@@ -45,18 +62,9 @@ def run(
     """  # noqa: D301
     output = Output(as_json)
     if resume is not None:
-        others = (
-            target,
-            method,
-            settings or None,
-            rounds,
-            seed,
-            seeds,
-            out,
-            None if local else local,
-        )
-        alone = all(given is None for given in others)
-        require(alone, "--resume", "other settings beside it", "given alone, with --track at most")
+        others = (target, method, settings or None, rounds, seed, seeds, out)
+        is_alone = local and all(value is None for value in others)
+        require(is_alone, "--resume", "other options beside it", "given alone or with --track")
         resume_run(resume, track, output)
         return
     if target is None:

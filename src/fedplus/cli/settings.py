@@ -1,31 +1,48 @@
-"""``--set key=value`` on the command line."""
+"""Options that several commands share: ``--set KEY=VALUE`` and ``--json``."""
 
 import re
 import tomllib
+from collections.abc import Sequence
 from typing import Any
 
-import typer
+import click
 
 from fedplus.check import require
 
 _KEY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?$")
 
-SET = typer.Option([], "--set", metavar="KEY=VALUE", help="A setting; repeat it for more.")
-JSON = typer.Option(False, "--json", help="One JSON document on standard output.")
+set_option = click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE",
+    help="Set one setting, e.g. --set eta=0.05. Repeat it for several.",
+)  # fmt: skip
+json_option = click.option(
+    "--json", "as_json", is_flag=True, show_default=False,
+    help="Print one JSON document on standard output.",
+)  # fmt: skip
 
 
-def parse_settings(given: list[str]) -> dict[str, Any]:
-    """Values as TOML has them (1, 0.5, true, "a", [1, 2]); anything else is a text.
+def parse_settings(given: Sequence[str]) -> dict[str, Any]:
+    """Parse ``KEY=VALUE`` texts.
+
+    Args:
+        given: The texts. A value is read as TOML (1, 0.5, true, "a", [1, 2]); what is not TOML is
+            a string.
+
+    Returns:
+        The values by key.
+
+    Raises:
+        SettingError: A text is not of this form.
 
     >>> parse_settings(["parties=50", "reading=deviation", "train.rounds=20"])
     {'parties': 50, 'reading': 'deviation', 'train.rounds': 20}
     """
     settings: dict[str, Any] = {}
-    for one in given:
-        key, equals, value = one.partition("=")
+    for text in given:
+        key, equals, value = text.partition("=")
         key = key.strip()
-        ok = bool(equals) and _KEY.match(key) is not None
-        require(ok, "--set", repr(one), "key=value, e.g. parties=50")
+        is_setting = bool(equals) and _KEY.match(key) is not None
+        require(is_setting, "--set", repr(text), "KEY=VALUE, e.g. parties=50")
         try:
             settings[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:

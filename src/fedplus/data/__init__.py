@@ -1,4 +1,14 @@
-"""Federations: by name, or of your own data."""
+"""Federations: the samples of all parties, loaded by name or built from your own data.
+
+Where the user's own data become a ``Federation``:
+
+- ``folders.py`` reads a folder with one CSV, Parquet or npz file per party.
+- ``tables.py`` turns named columns (data frames, CSV, Parquet) into inputs and labels.
+- ``hugging_face.py`` reads a Hugging Face data set.
+- ``holdout.py`` sets test and validation samples aside; ``partition.py`` divides one data set.
+
+``files/`` reads, downloads and checks files; ``sets/`` has the data sets that ``load`` knows by name.
+"""
 
 from fedplus.data import corrupt, partition
 from fedplus.data.federation import Federation

@@ -1,4 +1,4 @@
-"""Parties whose data is bad, or just unlike the rest: each way is one small function.
+"""Corruptions: functions that make the data of some parties wrong or different from the others'.
 
 >>> import numpy as np
 >>> from fedplus.data import Federation
@@ -7,7 +7,7 @@
 >>> corrupt(federation, [1], negate).train.party(1)[0].max()
 np.float32(-1.0)
 
-They stack: ``corrupt(federation, [1], negate, noise(0.5))`` does one after the other.
+``corrupt(federation, [1], negate, noise(0.5))`` applies one after the other.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,14 +20,14 @@ from fedplus.check import require, require_number
 from fedplus.data.federation import Federation
 
 Corruption = Callable[[Host, Host, np.random.Generator], tuple[Host, Host]]
-"""(x, y, random numbers) ↦ (x, y)."""
+"""(x, y, random generator) ↦ (x, y)."""
 SPLITS = ("train", "validation", "test")
 CORRUPTION = 4
-"""What its random numbers are for: see ``holdout``."""
+"""Identifier of the random stream, next to those of ``holdout``."""
 
 
 def negate(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
-    """−x: the negatives of standardised images."""
+    """Replace the inputs by −x, the negatives of standardised images."""
     _require_real(x, "negate")
     return -x, y
 
@@ -35,33 +35,36 @@ def negate(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
 def noise(
     scale: float = 1.0, law: Literal["normal", "laplace"] = "normal", classes: int | None = None
 ) -> Corruption:
-    """Noise on the inputs.
+    """Return a corruption that adds noise to the inputs.
 
     Args:
-        scale: Of the normal law its standard deviation, of Laplace's its scale b.
+        scale: Standard deviation of the normal law, or scale b of the Laplace law.
         law: "normal" or "laplace".
-        classes: On so many of the party's classes, drawn at random, alone; None: on all samples.
+        classes: Number of the party's classes, drawn at random, that get noise; None: all samples.
     """
     require_number(scale, "noise's scale", least=0)
     require(law in ("normal", "laplace"), "noise's law", repr(law), "normal or laplace")
-    ok = classes is None or (isinstance(classes, int) and classes >= 1)
-    require(ok, "noise's classes", repr(classes), "a whole number ≥ 1, or None for all samples")
+    is_valid = classes is None or (isinstance(classes, int) and classes >= 1)
+    require(
+        is_valid, "noise's classes", repr(classes), "a whole number ≥ 1, or None for all samples"
+    )
 
     def corruption(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
         _require_real(x, "noise")
-        hit = np.ones(len(x), dtype=bool)
+        is_noisy = np.ones(len(x), dtype=bool)
         if classes is not None:
-            known = np.unique(y)
-            hit = np.isin(y, rng.choice(known, size=min(classes, len(known)), replace=False))
+            labels = np.unique(y)
+            chosen = rng.choice(labels, size=min(classes, len(labels)), replace=False)
+            is_noisy = np.isin(y, chosen)
         noisy = x.copy()
-        noisy[hit] += (scale * _draws(law, x[hit].shape, rng)).astype(x.dtype)
+        noisy[is_noisy] += (scale * _draw_noise(law, x[is_noisy].shape, rng)).astype(x.dtype)
         return noisy, y
 
     return corruption
 
 
 def flip(classes: int) -> Corruption:
-    """Label c becomes ``classes`` − 1 − c."""
+    """Return a corruption that replaces label c by ``classes`` − 1 − c."""
 
     def corruption(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
         _require_labels(y, classes, "flip")
@@ -71,7 +74,7 @@ def flip(classes: int) -> Corruption:
 
 
 def relabel(classes: int) -> Corruption:
-    """The classes change names: label c becomes π(c), with one random π a party."""
+    """Return a corruption that replaces label c by π(c), with a random permutation π for each party."""
 
     def corruption(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
         _require_labels(y, classes, "relabel")
@@ -81,51 +84,51 @@ def relabel(classes: int) -> Corruption:
 
 
 def shuffle(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
-    """Labels in a random order: nothing can be learned from them."""
+    """Permute the labels at random, so that nothing can be learned from them."""
     return x, rng.permutation(y)
 
 
 def corrupt(
-    federation: Federation, parties: Iterable[int | str], *how: Corruption,
+    federation: Federation, parties: Iterable[int | str], *corruptions: Corruption,
     splits: Sequence[str] = ("train", "validation"), seed: int = 0,
 ) -> Federation:  # fmt: skip
-    """The federation with these parties' samples made bad.
+    """Return the federation with corrupted samples of these parties.
 
     Args:
-        federation: As it was; it stays so.
-        parties: By number or by name.
-        *how: What is done to their samples, one after the other.
-        splits: Which samples. With "test" among them such a party is an outlier, to be served as it
-            is (negative images, say), rather than one with an error in its training data. What is
-            drawn at random for a party (which classes, say) is the same in all its splits.
-        seed: Of the random numbers; those of a party do not depend on which others are corrupted.
+        federation: The federation, which is not changed.
+        parties: The parties, by number or by name.
+        *corruptions: The corruptions, applied one after the other.
+        splits: Which samples to corrupt. Without "test", a party has errors in its training data; with
+            "test", the party really is different (e.g. has negative images) and is evaluated as such.
+            Random choices for a party, such as classes, are the same in all its splits.
+        seed: Seed of the random numbers; a party's do not depend on which others are corrupted.
     """
     for split in splits:
         require(split in SPLITS, "splits", repr(split), f"among {', '.join(SPLITS)}")
-    who = sorted({_number(federation, party) for party in parties})
-    named = {name: getattr(federation, name) for name in SPLITS if name in splits}
-    present = {name: split for name, split in named.items() if split is not None}
+    indices = sorted({_party_index(federation, party) for party in parties})
+    selected = {name: getattr(federation, name) for name in SPLITS if name in splits}
+    present = {name: split for name, split in selected.items() if split is not None}
     changed = {
         name: split._replace(x=split.x.copy(), y=split.y.copy()) for name, split in present.items()
     }
-    for k in who:
-        mine = [split.party(k) for split in changed.values()]
-        x, y = (np.concatenate(arrays) for arrays in zip(*mine, strict=True))
+    for k in indices:
+        pairs = [split.party(k) for split in changed.values()]
+        x, y = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
         rng = np.random.default_rng((seed, CORRUPTION, k + 1))
-        for corruption in how:
+        for corruption in corruptions:
             x, y = corruption(x, y, rng)
-        cuts = np.cumsum([len(labels) for _, labels in mine])[:-1]
-        pieces = zip(np.split(x, cuts), np.split(y, cuts), strict=True)
-        for (inputs, labels), (new_inputs, new_labels) in zip(mine, pieces, strict=True):
+        ends = np.cumsum([len(labels) for _, labels in pairs])[:-1]
+        new_pairs = zip(np.split(x, ends), np.split(y, ends), strict=True)
+        for (inputs, labels), (new_inputs, new_labels) in zip(pairs, new_pairs, strict=True):
             inputs[...], labels[...] = new_inputs, new_labels
     replaced: dict[str, Any] = dict(changed)
     return federation._replace(**replaced)
 
 
-def _number(federation: Federation, party: int | str) -> int:
+def _party_index(federation: Federation, party: int | str) -> int:
     if isinstance(party, str):
-        known = party in federation.names
-        require(known, "party", repr(party), "the name of one of the federation's parties")
+        is_known = party in federation.names
+        require(is_known, "party", repr(party), "the name of one of the federation's parties")
         return federation.names.index(party)
     last = federation.parties - 1
     require(0 <= party <= last, "party", party, f"a name, or a number from 0 to {last}")
@@ -140,9 +143,9 @@ def _require_real(x: Host, name: str) -> None:
 
 
 def _require_labels(y: Host, classes: int, name: str) -> None:
-    ok = y.dtype.kind in "iu" and bool(y.min() >= 0 and y.max() < classes)
-    require(ok, f"labels to {name}", f"others ({y.dtype})", f"whole numbers below {classes}")
+    is_valid = y.dtype.kind in "iu" and bool(y.min() >= 0 and y.max() < classes)
+    require(is_valid, f"labels to {name}", f"others ({y.dtype})", f"whole numbers below {classes}")
 
 
-def _draws(law: str, shape: tuple[int, ...], rng: np.random.Generator) -> Host:
+def _draw_noise(law: str, shape: tuple[int, ...], rng: np.random.Generator) -> Host:
     return rng.standard_normal(shape) if law == "normal" else rng.laplace(size=shape)

@@ -1,4 +1,4 @@
-"""Which of a party's samples are set aside to judge by, and what becomes of tiny parties."""
+"""Divides each party's samples into training, test and validation samples; handles small parties."""
 
 import zlib
 from collections.abc import Mapping
@@ -11,126 +11,153 @@ from fedplus.check import require, require_integer, require_number
 
 
 class Splitting(TypedDict, total=False):
-    """How samples are set aside, wherever a federation is made.
+    """Settings that say which samples are set aside for evaluation; every constructor takes them.
 
-    The test samples depend on the seed and the party alone, not on ``validation_share``: settings
-    chosen on validation samples have never seen a test sample.
+    The test samples depend only on the seed and the party, not on ``validation_share``. So settings
+    that were chosen on validation samples have never seen a test sample.
     """
 
     test_share: float
-    """Of each party's samples, to be judged on; at least one. Stratified by class. 0.2."""
+    """Share of each party's samples for testing, at least one, stratified by class; 0.2 by default."""
     validation_share: float
-    """Of what then remains for training, to choose settings on; 0 sets none aside. 0."""
+    """Share of the remaining samples to choose settings on; 0 by default, which sets none aside."""
     small: Literal["refuse", "merge", "drop"]
-    """What becomes of a party with fewer than ``least`` samples. "refuse"."""
+    """What to do with parties that have fewer than ``least`` samples; "refuse" by default, an error."""
     least: int
-    """3 by default: a sample each to train, to validate and to test with."""
+    """Smallest number of samples of a party; 3 by default, one for each of the three splits."""
     seed: int
+    """Seed of the random choice; 0 by default."""
     name: str
-    """Of the federation, for reports."""
+    """Name of the federation, for reports."""
 
 
-Divided = tuple[dict[str, Host], dict[str, Host], dict[str, Host] | None]
-"""Each party's rows to train with, to test with and, if asked for, to validate with."""
-WAYS = ("refuse", "merge", "drop")
-LEAST = 3
+SplitRows = tuple[dict[str, Host], dict[str, Host], dict[str, Host] | None]
+"""Each party's rows for training, for testing and, if any are set aside, for validation."""
+SMALL_PARTY_POLICIES = ("refuse", "merge", "drop")
+MIN_SAMPLES = 3
 PARTITION, TEST, VALIDATION = 1, 2, 3
-"""What random numbers are for: each use has a stream of its own."""
+"""Identifiers of random streams: each use of random numbers has its own."""
 
 
-def require_splitting(how: Splitting) -> None:
-    """Require settings that there are, within their bounds."""
+def require_splitting(split: Splitting) -> None:
+    """Raise ``SettingError`` unless all settings exist and are within their bounds."""
     known = tuple(Splitting.__annotations__)
-    for name in how:
+    for name in split:
         require(name in known, "setting", name, f"one of: {', '.join(known)}")
     for name, least in (("test_share", None), ("validation_share", 0)):
-        if name in how:
-            value = how.get(name)
+        if name in split:
+            value = split.get(name)
             require_number(value, name, above=0 if least is None else None, least=least)
-            require(float(str(value)) < 1, name, value, "below 1", "Or give the samples yourself.")
-    require_integer("seed", how.get("seed", 0), 0)
-    require_integer("least", how.get("least", LEAST), 0)
-    small = how.get("small", "refuse")
-    require(small in WAYS, "small", repr(small), f"one of {', '.join(WAYS)}")
+            require(float(str(value)) < 1, name, value, "below 1", "Or pass the samples yourself.")
+    require_integer("seed", split.get("seed", 0), 0)
+    require_integer("least", split.get("least", MIN_SAMPLES), 0)
+    small, policies = split.get("small", "refuse"), SMALL_PARTY_POLICIES
+    require(small in policies, "small", repr(small), f"one of {', '.join(policies)}")
 
 
-def split_rows(y: Host, rows: Mapping[str, Host], how: Splitting) -> Divided:
-    """Each party's rows for training, testing and (if asked for) validation."""
-    share, held = how.get("test_share", 0.2), how.get("validation_share", 0.0)
-    rows = _large_enough(rows, max(how.get("least", LEAST), LEAST), how.get("small", "refuse"))
-    seed = how.get("seed", 0)
-    train, test = hold_out_rows(y, rows, share, (seed, TEST), leave=2)
-    if not held:
+def split_rows(y: Host, rows: Mapping[str, Host], split: Splitting) -> SplitRows:
+    """Divide each party's rows into training, test and (if set) validation rows.
+
+    Args:
+        y: Labels of all rows, for stratification.
+        rows: Each party's row numbers, by its name.
+        split: The settings.
+    """
+    test_share, validation_share = split.get("test_share", 0.2), split.get("validation_share", 0.0)
+    least = max(split.get("least", MIN_SAMPLES), MIN_SAMPLES)
+    rows = _handle_small_parties(rows, least, split.get("small", "refuse"))
+    seed = split.get("seed", 0)
+    train, test = hold_out_rows(y, rows, test_share, (seed, TEST), leave=2)
+    if not validation_share:
         return train, test, None
-    train, validation = hold_out_rows(y, train, held, (seed, VALIDATION), leave=1)
+    train, validation = hold_out_rows(y, train, validation_share, (seed, VALIDATION), leave=1)
     return train, test, validation
 
 
 def hold_out_rows(
     y: Host, rows: Mapping[str, Host], share: float, seed: tuple[int, int], leave: int
 ) -> tuple[dict[str, Host], dict[str, Host]]:
-    """Each party's rows that are kept, and those set aside: by its name, whoever else there is."""
-    kept, aside = {}, {}
-    for who, mine in rows.items():
-        rng = np.random.default_rng((*seed, zlib.crc32(who.encode())))
-        kept[who], aside[who] = stratified_sample(mine, y, share, rng, leave)
-    return kept, aside
+    """Set a share of each party's rows aside.
+
+    The choice depends on the seed and the party's name, but not on the other parties.
+
+    Args:
+        y: Labels of all rows.
+        rows: Each party's row numbers, by its name.
+        share: Share to set aside.
+        seed: Seed and random stream.
+        leave: Smallest number of rows that a party keeps.
+
+    Returns:
+        (rows kept, rows set aside), by party.
+    """
+    kept, set_aside = {}, {}
+    for name, party_rows in rows.items():
+        rng = np.random.default_rng((*seed, zlib.crc32(name.encode())))
+        kept[name], set_aside[name] = stratified_sample(party_rows, y, share, rng, leave)
+    return kept, set_aside
 
 
 def stratified_sample(
     rows: Host, y: Host, share: float, rng: np.random.Generator, leave: int = 1
 ) -> tuple[Host, Host]:
-    """(kept, set aside): a random share, of every class its part to within one sample.
+    """Set a random share of the rows aside, stratified by class to within one sample.
 
-    At least one is set aside and ``leave`` are kept. Both keep the order that the rows came in.
+    At least one row is set aside and at least ``leave`` are kept. Both parts keep the rows' order.
+
+    Returns:
+        (rows kept, rows set aside).
     """
     n = len(rows)
-    cut = min(max(1, round(share * n)), n - leave)
+    count = min(max(1, round(share * n)), n - leave)
     order = rng.permutation(n)
     if y.ndim == 1 and y.dtype.kind in "biu":
         order = order[np.argsort(y[rows[order]], kind="stable")]
-    every = np.floor((np.arange(cut) + rng.random()) * n / cut).astype(np.intp)
-    aside = np.zeros(n, dtype=bool)
-    aside[order[every]] = True
-    return rows[~aside], rows[aside]
+    chosen = np.floor((np.arange(count) + rng.random()) * n / count).astype(np.intp)
+    is_set_aside = np.zeros(n, dtype=bool)
+    is_set_aside[order[chosen]] = True
+    return rows[~is_set_aside], rows[is_set_aside]
 
 
-def _large_enough(rows: Mapping[str, Host], least: int, small: str) -> Mapping[str, Host]:
-    few = [who for who, mine in rows.items() if len(mine) < least]
-    if not few:
+def _handle_small_parties(rows: Mapping[str, Host], least: int, policy: str) -> Mapping[str, Host]:
+    small = [name for name, party_rows in rows.items() if len(party_rows) < least]
+    if not small:
         return rows
-    shown = ", ".join(repr(who) for who in few[:3]) + (", ..." if len(few) > 3 else "")
+    shown = ", ".join(repr(name) for name in small[:3]) + (", ..." if len(small) > 3 else "")
     require(
-        small in ("merge", "drop"), f"party {shown}", f"{len(rows[few[0]])} samples",
+        policy in ("merge", "drop"), f"party {shown}", f"{len(rows[small[0]])} samples",
         f"of at least {least} samples to set some aside",
-        'Set small="merge" to join such parties, small="drop" to leave them out, or give their '
-        "test samples yourself.",
+        'Set small to "merge" (in the shell: --set small=merge) to join such parties, or to "drop" to '
+        "leave them out. In Python you can also pass their test samples yourself.",
     )  # fmt: skip
-    large = {who: mine for who, mine in rows.items() if len(mine) >= least}
-    if small == "merge":
-        large = _merged(large, {who: rows[who] for who in few}, least)
+    large = {name: party_rows for name, party_rows in rows.items() if len(party_rows) >= least}
+    if policy == "merge":
+        large = _merge_small_parties(large, {name: rows[name] for name in small}, least)
     require(bool(large), "the federation", "no party", f"at least one party of {least} samples")
     return large
 
 
-def _merged(large: dict[str, Host], few: dict[str, Host], least: int) -> dict[str, Host]:
-    """Small parties joined until they are large enough; what is left over joins the smallest."""
-    waiting: list[str] = []
-    for who in few:
-        waiting.append(who)
-        together = np.concatenate([few[w] for w in waiting])
-        if len(together) >= least:
-            _require_free("+".join(waiting), large, few)
-            large["+".join(waiting)] = together
-            waiting = []
-    if waiting and large:
-        host = min(large, key=lambda who: len(large[who]))
-        together = np.concatenate([large.pop(host), *(few[w] for w in waiting)])
-        _require_free("+".join([host, *waiting]), large, few)
-        large["+".join([host, *waiting])] = together
+def _merge_small_parties(
+    large: dict[str, Host], small: dict[str, Host], least: int
+) -> dict[str, Host]:
+    """Join small parties until they are large enough; the last ones join the smallest party."""
+    pending: list[str] = []
+    for name in small:
+        pending.append(name)
+        joined = np.concatenate([small[p] for p in pending])
+        if len(joined) >= least:
+            _require_unused_name("+".join(pending), large, small)
+            large["+".join(pending)] = joined
+            pending = []
+    if pending and large:
+        smallest = min(large, key=lambda name: len(large[name]))
+        joined = np.concatenate([large.pop(smallest), *(small[p] for p in pending)])
+        _require_unused_name("+".join([smallest, *pending]), large, small)
+        large["+".join([smallest, *pending])] = joined
     return large
 
 
-def _require_free(name: str, large: Mapping[str, Host], few: Mapping[str, Host]) -> None:
-    taken = name in large or ("+" in name and name in few)
-    require(not taken, "party", repr(name), "another name: small parties joined would have it, too")
+def _require_unused_name(name: str, large: Mapping[str, Host], small: Mapping[str, Host]) -> None:
+    is_used = name in large or ("+" in name and name in small)
+    allowed = "another name: joined small parties would have the same one"
+    require(not is_used, "party", repr(name), allowed)

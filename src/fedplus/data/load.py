@@ -1,4 +1,4 @@
-"""Federations by name."""
+"""``load``: published data sets as federations, by name."""
 
 from typing import Any
 
@@ -7,21 +7,21 @@ from fedplus.data.federation import Federation
 from fedplus.data.sets import SETS, DataSet
 
 
-def data_set(name: str) -> DataSet:
-    """The data set of that name; a wrong one gets a suggestion."""
+def lookup_data_set(name: str) -> DataSet:
+    """Return the data set of that name; the error for an unknown name suggests a similar one."""
     return lookup(name, SETS, "data set")
 
 
 def load(name: str, *, seed: int = 0, **settings: Any) -> Federation:
-    """A federation by name.
+    """Load a federation by name.
 
     Args:
-        name: See ``fedplus data list``, or docs/data.md.
-        seed: Of all that is random in it: the same seed gives the same federation everywhere.
-        **settings: The set's own, such as ``parties``; see its card.
+        name: Name of the data set; ``fedplus data list`` and docs/data.md list them.
+        seed: Seed of all random choices; the same seed gives the same federation on every machine.
+        **settings: Settings of this data set, such as ``parties``; its card lists them.
 
     >>> federation = load("digits-robust", seed=1, parties=20)
     >>> federation.parties, federation.info.outliers
     (20, ('18', '19'))
     """
-    return data_set(name).load(seed, **settings)
+    return lookup_data_set(name).load(seed, **settings)

@@ -1,4 +1,4 @@
-"""What is known of a federation beside its samples."""
+"""``Metadata``: the classes, outliers, source and licence of a federation."""
 
 import dataclasses
 
@@ -7,24 +7,27 @@ from fedplus._types import Host
 
 @dataclasses.dataclass(frozen=True)
 class Metadata:
-    """For the card, the pictures and the model; training itself needs none of it."""
+    """Facts about a federation for its card, its pictures and the choice of the model."""
 
     classes: tuple[str, ...] = ()
-    """What label 0, 1, ... means; none where labels are numbers to predict."""
+    """Names of the classes 0, 1, ...; empty if the labels are numbers to predict."""
     outliers: tuple[str, ...] = ()
-    """Names of the parties made unlike the rest."""
-    image: tuple[int, ...] = ()
-    """Shape of an input as a picture, where it is one."""
-    words: tuple[str, ...] = ()
-    """What token 0, 1, ... stands for, where inputs are tokens."""
+    """Names of the parties whose data were made different from the others' on purpose."""
+    image_shape: tuple[int, ...] = ()
+    """Shape of an input as an image; empty if inputs are not images."""
+    vocabulary: tuple[str, ...] = ()
+    """Words of the tokens 0, 1, ...; empty if inputs are not tokens."""
     embedding: Host | None = dataclasses.field(default=None, repr=False, compare=False)
-    """(V, F): a frozen vector a token, for ``models.lstm(embedding=...)``."""
+    """Frozen vectors (V, F), one per token, for ``models.lstm(embedding=...)``."""
     summary: str = ""
+    """One line that describes the federation."""
     source: str = ""
+    """Who published the data."""
     licence: str = ""
+    """Licence of the data."""
     differences: str = ""
-    """How it differs from the paper's set of that name, or that the paper has none."""
+    """How the federation differs from the paper's of that name, or that the paper has none."""
     settings: str = ""
-    """With which it was loaded."""
+    """Settings with which it was loaded."""
     stand_in_for: str = ""
-    """The set that this one stands in for: say so wherever its results are shown."""
+    """Name of the data set that this one replaces; reports must say so next to its results."""

@@ -1,4 +1,4 @@
-"""Samples of many parties in one array, and how they reach the device."""
+"""``Split``: the samples of all parties in one array, and their transfer to the device."""
 
 import math
 from collections.abc import Sequence
@@ -16,92 +16,92 @@ ALIGNMENT = 64
 
 
 class Split(NamedTuple):
-    """Samples of all parties, one party's after the other's: no padding, however uneven they are.
+    """Samples of all parties, concatenated without padding.
 
-    Party k holds rows ``start[k] : start[k] + size[k]``.
+    Party k has the rows ``start[k] : start[k] + size[k]``.
     """
 
     x: Host
-    """(n, ...): inputs."""
+    """Inputs (n, ...)."""
     y: Host
-    """(n, ...): labels."""
+    """Labels (n, ...)."""
     start: Host
-    """(N,)"""
+    """First row of each party, (N,)."""
     size: Host
-    """(N,)"""
+    """Number of samples of each party, (N,)."""
 
     @classmethod
-    def of(cls, parties: Sequence[Pair]) -> "Split":
-        """Join the parties' (x, y)."""
+    def from_parties(cls, parties: Sequence[Pair]) -> "Split":
+        """Concatenate one pair (x, y) per party."""
         xs = [np.asarray(x) for x, _ in parties]
         ys = [np.asarray(y) for _, y in parties]
-        return cls(_joined(xs), _joined(ys), *_places([len(x) for x in xs]))
+        return cls(_concatenate(xs), _concatenate(ys), *_offsets([len(x) for x in xs]))
 
     @classmethod
-    def taken(cls, x: Host, y: Host, rows: Sequence[Host]) -> "Split":
-        """Each party's rows of one data set, gathered once."""
-        every = np.concatenate(rows)
-        return cls(_taken(x, every), _taken(y, every), *_places([len(r) for r in rows]))
+    def from_rows(cls, x: Host, y: Host, rows: Sequence[Host]) -> "Split":
+        """Gather each party's rows of one data set."""
+        joined = np.concatenate(rows)
+        return cls(_take(x, joined), _take(y, joined), *_offsets([len(r) for r in rows]))
 
     def party(self, k: int) -> tuple[Host, Host]:
-        """One party's inputs and labels."""
+        """Return the inputs and labels of party k."""
         rows = slice(int(self.start[k]), int(self.start[k]) + int(self.size[k]))
         return self.x[rows], self.y[rows]
 
     def first(self, parties: int) -> "Split":
-        """Those of the first so many parties."""
-        return Split.of([self.party(k) for k in range(parties)])
+        """Return the split of the first ``parties`` parties."""
+        return Split.from_parties([self.party(k) for k in range(parties)])
 
-    def owner(self) -> Host:
-        """(n,): which party holds each sample."""
+    def party_of_sample(self) -> Host:
+        """Return the index of the party of each sample, (n,)."""
         return np.repeat(np.arange(len(self.size)), self.size)
 
 
 def put_on_device(array: Host) -> jax.Array:
-    """For JAX to compute with; on a CPU without a copy where the memory allows it.
+    """Return a JAX array; on a CPU it shares the memory if alignment and type allow it.
 
-    Always committed to the device, or never: of two runs on data of the same shape the second would
-    else compile everything anew.
+    On a CPU the result is committed to the device with and without a copy. Otherwise a second run on
+    data of the same shape could compile everything again.
     """
     if jax.default_backend() != "cpu" or array.size == 0:
         return jnp.asarray(array)
     kind = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))
     flags = array.flags
-    aligned = flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0
-    if not (aligned and flags.writeable and kind == array.dtype):
-        copy = _empty(array.shape, kind)
+    is_aligned = flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0
+    if not (is_aligned and flags.writeable and kind == array.dtype):
+        copy = _empty_aligned(array.shape, kind)
         copy[...] = array
         array = copy
     return jnp.from_dlpack(array)
 
 
-def _places(sizes: Sequence[int]) -> tuple[Host, Host]:
+def _offsets(sizes: Sequence[int]) -> tuple[Host, Host]:
     size = np.array(sizes, dtype=np.int32)
     start = np.concatenate([[0], np.cumsum(size[:-1], dtype=np.int64)]).astype(np.int32)
     return start, size
 
 
-def _joined(arrays: Sequence[Host]) -> Host:
-    kind = _computed_in(np.result_type(*arrays))
-    whole = _empty((sum(map(len, arrays)), *arrays[0].shape[1:]), kind)
-    return np.concatenate(arrays, out=whole, casting="same_kind")
+def _concatenate(arrays: Sequence[Host]) -> Host:
+    kind = _jax_dtype(np.result_type(*arrays))
+    joined = _empty_aligned((sum(map(len, arrays)), *arrays[0].shape[1:]), kind)
+    return np.concatenate(arrays, out=joined, casting="same_kind")
 
 
-def _taken(array: Host, rows: Host) -> Host:
-    whole = _empty((len(rows), *array.shape[1:]), _computed_in(array.dtype))
-    if whole.dtype == array.dtype:
-        return np.take(array, rows, axis=0, out=whole, mode="clip")  # "raise" would buffer.
-    whole[...] = array[rows]
-    return whole
+def _take(array: Host, rows: Host) -> Host:
+    taken = _empty_aligned((len(rows), *array.shape[1:]), _jax_dtype(array.dtype))
+    if taken.dtype == array.dtype:
+        return np.take(array, rows, axis=0, out=taken, mode="clip")  # "raise" would buffer.
+    taken[...] = array[rows]
+    return taken
 
 
-def _computed_in(kind: np.dtype[Any]) -> np.dtype[Any]:
-    """The precision that JAX computes in: float32 and int32, or 64 bits under x64."""
+def _jax_dtype(kind: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type that JAX computes in: float32 or int32, or 64 bits if x64 is enabled."""
     return np.dtype(jax.dtypes.canonicalize_dtype(np.int32 if kind.kind == "b" else kind))
 
 
-def _empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Host:
-    """It begins at a multiple of 64 bytes, so that JAX can use it in place on a CPU."""
+def _empty_aligned(shape: tuple[int, ...], kind: np.dtype[Any]) -> Host:
+    """Return an empty array aligned to 64 bytes, so that JAX can share its memory on a CPU."""
     count = math.prod(shape)
     memory = np.empty(count * kind.itemsize + ALIGNMENT, np.uint8)
     first = -memory.ctypes.data % ALIGNMENT

@@ -1,1 +1,1 @@
-"""Experiments: what to run, as TOML; the runs, as folders."""
+"""Experiments: a TOML specification, the training of its runs, and the run folders on disk."""

@@ -1,4 +1,4 @@
-"""From a specification to what ``simulate`` takes."""
+"""Builds the data, the model, the methods and the arguments of ``simulate`` from a specification."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -50,78 +50,95 @@ MODELS: dict[str, tuple[Callable[..., models.Model], tuple[str, ...]]] = {
     "lstm": (models.lstm, ("hidden", "layers")),
     "eiie": (models.eiie, ("channels", "filters", "cost")),
 }
-"""With what can be set; the sizes of inputs and outputs come from the data."""
-OF_FILES = {"target", "task", "missing", *Splitting.__annotations__} - {"seed"}
-"""What can be set of a folder of files."""
+"""The models and their settings; the sizes of inputs and outputs come from the data."""
+FOLDER_SETTINGS = {"target", "task", "missing", *Splitting.__annotations__} - {"seed"}
+"""The settings of data from a folder of files."""
 
 
 def build_federation(spec: Data, source: TomlSource) -> Federation:
-    """The data, loaded."""
-    with source.at("data"):
+    """Load the data; the samples named by ``judged_on`` become the test samples.
+
+    Raises:
+        SettingError: A setting is not valid, or the data does not have the samples.
+    """
+    with source.locate_errors("data"):
         require(
             (spec.name is None) != (spec.folder is None), "data",
             "both" if spec.name else "neither", "either a name or a folder",
             'E.g. name = "digits-robust", or folder = "hospitals".',
         )  # fmt: skip
         if spec.name is not None:
-            made = data.load(spec.name, seed=spec.seed or 0, **spec.settings)
+            federation = data.load(spec.name, seed=spec.seed or 0, **spec.settings)
         else:
-            made = _from_folder(spec)
-        made = made if spec.first is None else made.first(spec.first)
-        made = made.standardise() if spec.standardise else made
-        judged = getattr(made, spec.judged_on)
+            federation = _load_folder(spec)
+        federation = federation if spec.first is None else federation.first(spec.first)
+        federation = federation.standardise() if spec.standardise else federation
+        samples = getattr(federation, spec.judged_on)
         require(
-            judged is not None, "judged_on", spec.judged_on, "samples that there are",
+            samples is not None, "judged_on", spec.judged_on, "a set of samples that the data has",
             "Set a validation_share.",
         )  # fmt: skip
-        return made._replace(test=judged)
+        return federation._replace(test=samples)
 
 
-def _from_folder(spec: Data) -> Federation:
+def _load_folder(spec: Data) -> Federation:
     assert spec.folder is not None
     for name in spec.settings:
-        require(name in OF_FILES, "data", name, f"one of: {', '.join(sorted(OF_FILES))}")
+        require(
+            name in FOLDER_SETTINGS, "data", name, f"one of: {', '.join(sorted(FOLDER_SETTINGS))}"
+        )
     settings = {"name": Path(spec.folder).name, **spec.settings}
     return Federation.from_folder(spec.folder, seed=spec.seed or 0, **settings)
 
 
 def build_model(spec: Model, federation: Federation, source: TomlSource) -> models.Model:
-    """The model, shaped by the data."""
+    """Build the model with input and output sizes that fit the data.
+
+    Raises:
+        SettingError: A setting is not valid, or the model does not fit the data.
+    """
     x, y, info = federation.train.x, federation.train.y, federation.info
     name = default_model(federation) if spec.name == "auto" else spec.name
-    with source.at("model"):
+    with source.locate_errors("model"):
         make, allowed = MODELS[name]
         for setting in spec.settings:
-            others = [other for other, (_, has) in MODELS.items() if setting in has]
-            hint = f"{setting} is of {' and '.join(others)}: set model.name." if others else ""
-            require(setting in allowed, f"{name}'s settings", setting, _listed(allowed), hint)
-        given = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.settings.items()}
+            others = [other for other, (_, known) in MODELS.items() if setting in known]
+            hint = f"Models with {setting}: {', '.join(others)}. Set model.name." if others else ""
+            require(setting in allowed, f"{name}'s settings", setting, _list_names(allowed), hint)
+        settings = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.settings.items()}
         if name == "linear":
             outputs = int(np.prod(y.shape[1:])) if y.ndim > 1 else 1
             return make(int(np.prod(x.shape[1:])), outputs)
         if name == "eiie":
-            return make(_window(federation), **given)
-        classes = len(info.classes) or _classes(federation)
+            return make(_price_window(federation), **settings)
+        classes = len(info.classes) or _count_classes(federation)
+        require(
+            classes > 1, "the data's labels", f"only the class {'/'.join(info.classes)!r}",
+            "of at least two classes",
+            "There is nothing to predict: choose another target (in the shell: --set target=COLUMN), "
+            'or set task to "regression" (--set task=regression) if the labels are amounts.',
+        )  # fmt: skip
         if name == "cnn":
-            image = info.image or x.shape[1:]
+            image = info.image_shape or x.shape[1:]
             require(len(image) in (2, 3), "cnn's data", f"inputs of shape {image}", "images")
-            return make((*image, 1)[:3], classes, **given)
+            return make((*image, 1)[:3], classes, **settings)
         if name == "lstm":
-            return make(outputs=1 if classes == 2 else classes, **_sequence(federation), **given)
-        return make(int(np.prod(x.shape[1:])), classes, **given)
+            outputs = 1 if classes == 2 else classes
+            return make(outputs=outputs, **_sequence_sizes(federation), **settings)
+        return make(int(np.prod(x.shape[1:])), classes, **settings)
 
 
-def _window(federation: Federation) -> int:
+def _price_window(federation: Federation) -> int:
     x, y = federation.train.x.shape[1:], federation.train.y.shape[1:]
     ok = len(x) == 3 and 1 <= len(y) <= 2 and y[-1] == x[0]
     require(
         ok, "eiie's data", f"inputs of shape {x}, labels of shape {y}",
-        "episodes of prices: (stocks, days, 3) and (days, stocks)", 'Such as "portfolio".',
+        "episodes of prices: (stocks, days, 3) and (days, stocks)", 'Use data such as "portfolio".',
     )  # fmt: skip
     return int(x[1] - (y[0] if len(y) == 2 else 1) + 1)
 
 
-def _sequence(federation: Federation) -> dict[str, Any]:
+def _sequence_sizes(federation: Federation) -> dict[str, Any]:
     shape, table = federation.train.x.shape[1:], federation.info.embedding
     if table is not None:
         return {"tokens": shape[0], "features": table.shape[1], "embedding": table}
@@ -130,82 +147,102 @@ def _sequence(federation: Federation) -> dict[str, Any]:
 
 
 def default_model(federation: Federation) -> str:
-    """The model that goes with the data where nobody says: "linear", "logistic" or "lstm"."""
+    """Return the name of the default model for the data: "linear", "logistic" or "lstm"."""
     if federation.info.embedding is not None:
         return "lstm"
     return "linear" if federation.train.y.dtype.kind == "f" else "logistic"
 
 
-def _classes(federation: Federation) -> int:
+def _count_classes(federation: Federation) -> int:
     y = federation.train.y
-    whole = y.dtype.kind in "iub"
-    require(whole, "the data's labels", str(y.dtype), "whole numbers: classes", 'Use "linear".')
+    is_whole = y.dtype.kind in "iub"
+    require(is_whole, "the data's labels", str(y.dtype), "whole numbers: classes", 'Use "linear".')
     return max(2, int(max(y.max(), federation.test.y.max())) + 1)
 
 
 def build_method(
     spec: Method, model: models.Model, source: TomlSource, number: int = 0
 ) -> AbstractAlgorithm[Any]:
-    """The method with its settings."""
-    with source.at("methods", number):
-        chosen = lookup_method(spec.name)
-        given = {
-            name: _setting(name, value, chosen.settings.get(name))
+    """Build a method with its settings.
+
+    Args:
+        spec: The method by name, and its settings.
+        model: The model, whose layout some methods need.
+        source: The TOML file, for error messages.
+        number: Index of the method in the file.
+
+    Raises:
+        SettingError: The name is unknown or a setting is not valid.
+    """
+    with source.locate_errors("methods", number):
+        method = lookup_method(spec.name)
+        settings = {
+            name: _build_setting(name, value, method.settings.get(name))
             for name, value in spec.settings.items()
         }
-        if "layout" in chosen.settings:
-            require("layout" not in given, "layout", "one", "left out: the model has it")
-            given["layout"] = ravel(model.init(jax.random.key(0))).layout
-        return chosen(**given)
+        if "layout" in method.settings:
+            require("layout" not in settings, "layout", "one", "left out: the model defines it")
+            settings["layout"] = ravel(model.init(jax.random.key(0))).layout
+        return method(**settings)
 
 
-def _setting(name: str, value: Any, default: Any) -> Any:
+def _build_setting(name: str, value: Any, default: Any) -> Any:
     if name == "aggregate":
-        return _named(value, "name", AGGREGATORS, name)
+        return _build_from_table(value, "name", AGGREGATORS, name)
     if name == "parts":
         ok = isinstance(value, Mapping) and len(value) > 0
-        require(ok, name, repr(value), '{ "*" = { psi = "l2", delta = 0.1 } }, a pattern a part')
-        return {pattern: _named(one, "psi", PSIS, "parts") for pattern, one in value.items()}
+        example = '{ "*" = { psi = "l2", delta = 0.1 } }, with one pattern per part'
+        require(ok, name, repr(value), example)
+        return {k: _build_from_table(part, "psi", PSIS, "parts") for k, part in value.items()}
     is_list = isinstance(value, list)
     ok = not isinstance(value, Mapping) and is_list == isinstance(default, tuple)
-    ok = ok and not (is_list and any(isinstance(one, (list, dict, str)) for one in value))
+    ok = ok and not (is_list and any(isinstance(entry, (list, dict, str)) for entry in value))
     require(
         ok, name, repr(value), "numbers in a list" if isinstance(default, tuple) else "one value"
     )
     return tuple(value) if is_list else value
 
 
-def _named(value: Any, key: str, among: Mapping[str, Callable[..., Any]], what: str) -> Any:
-    """One of several things by name, made with the settings beside the name."""
-    ok = isinstance(value, Mapping) and isinstance(value.get(key), str)
-    require(ok, what, repr(value), f'{{ {key} = "{next(iter(among))}" }}, with its settings beside')
-    make = lookup(value[key], among, f"{what}'s {key}")
-    return _made(make, {k: v for k, v in value.items() if k != key}, value[key])
+def _build_from_table(
+    table: Any, key: str, choices: Mapping[str, Callable[..., Any]], what: str
+) -> Any:
+    """Build the object that a table names under ``key``; the other keys are its settings."""
+    ok = isinstance(table, Mapping) and isinstance(table.get(key), str)
+    example = f'{{ {key} = "{next(iter(choices))}" }}, a table with its settings'
+    require(ok, what, repr(table), example)
+    make = lookup(table[key], choices, f"{what}'s {key}")
+    return _call_checked(make, {k: v for k, v in table.items() if k != key}, table[key])
 
 
-def _made(make: Callable[..., Any], given: Mapping[str, Any], name: str) -> Any:
+def _call_checked(make: Callable[..., Any], settings: Mapping[str, Any], name: str) -> Any:
+    """Return ``make(**settings)``; unknown and missing settings are a ``SettingError``."""
     allowed = inspect.signature(make).parameters
-    for setting in given:
-        require(setting in allowed, f"{name}'s settings", setting, _listed(allowed))
-    missing = [k for k, p in allowed.items() if p.default is p.empty and k not in given]
-    require(not missing, f"{name}'s settings", _listed(given), f"given with {', '.join(missing)}")
-    return make(**given)
+    for setting in settings:
+        require(setting in allowed, f"{name}'s settings", setting, _list_names(allowed))
+    missing = [k for k, p in allowed.items() if p.default is p.empty and k not in settings]
+    got = _list_names(settings)
+    require(not missing, f"{name}'s settings", got, f"given with {', '.join(missing)}")
+    return make(**settings)
 
 
-def _listed(names: Any) -> str:
+def _list_names(names: Any) -> str:
     return f"of: {', '.join(names)}" if names else "none"
 
 
 def simulate_arguments(spec: Spec, source: TomlSource) -> dict[str, Any]:
-    """What ``simulate`` takes beside method, data and model."""
+    """Return the keyword arguments of ``simulate`` other than method, data and model.
+
+    Raises:
+        SettingError: A fault names an unknown attack or setting.
+    """
     train = spec.train.model_dump(exclude_none=True, exclude={"faults", "stragglers"})
     if spec.train.stragglers is not None:
         train["stragglers"] = Stragglers(**spec.train.stragglers.model_dump())
-    with source.at("train"):
-        train["faults"] = [_fault(one) for one in spec.train.faults]
+    with source.locate_errors("train"):
+        train["faults"] = [_build_fault(fault) for fault in spec.train.faults]
     return train
 
 
-def _fault(spec: Fault) -> faults.Fault:
+def _build_fault(spec: Fault) -> faults.Fault:
     attack = lookup(spec.attack, ATTACKS, "attack")
-    return faults.Fault(tuple(spec.parties), _made(attack, spec.settings, spec.attack))
+    return faults.Fault(tuple(spec.parties), _call_checked(attack, spec.settings, spec.attack))

@@ -1,15 +1,15 @@
-"""From what a person types to a specification."""
+"""The specification that a command line asks for."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedplus.check import SettingError, lookup, require, suggestion
+from fedplus.check import SettingError, lookup, require, suggest
 from fedplus.data import SETS
-from fedplus.experiments.build import MODELS, OF_FILES
+from fedplus.experiments.build import FOLDER_SETTINGS, MODELS
 from fedplus.experiments.defaults import fill_defaults
 from fedplus.experiments.run_folder import SPEC
-from fedplus.experiments.spec import Data, Spec, Train, parse_spec
+from fedplus.experiments.spec import Spec, Train, parse_spec
 from fedplus.experiments.toml_source import TomlSource, read_toml
 from fedplus.methods import METHODS, lookup_method
 
@@ -20,34 +20,38 @@ def spec_from_command(
     target: str, methods: Sequence[str] = (), settings: Mapping[str, Any] | None = None,
     seeds: Sequence[int] | None = None,
 ) -> tuple[Spec, TomlSource]:  # fmt: skip
-    """A specification of a data set's name, a folder of files, or a TOML file; defaults filled in.
+    """Return the complete specification for a target and options of the command line.
 
     Args:
-        target: As above.
-        methods: By name; none for a TOML file, which has them.
-        settings: Of anything, by name (``eta``, ``rounds``) or by table and name (``data.parties``).
-        seeds: By default those of the file, or 0.
+        target: The name of a data set, a folder of files, or a TOML file.
+        methods: Names of methods; none for a TOML file, which has methods.
+        settings: Settings by name (``eta``, ``rounds``) or by table and name (``data.parties``).
+        seeds: The seeds; by default those of the TOML file, or 0.
+
+    Returns:
+        The specification with all defaults, and where its values are written, for messages.
+
+    Raises:
+        SettingError: The target, a method or a setting does not exist or is not allowed.
     """
     if target.endswith(".toml"):
         require(
             not methods,
             "--method",
             ", ".join(methods),
-            "left out with a TOML file, which has methods",
+            "left out for a TOML file, which has methods",
         )
         content, source = read_spec_file(Path(target))
     else:
         require(bool(methods), "--method", "none", f"one of: {', '.join(METHODS)}")
         for name in methods:
             lookup_method(name)
-        content, source = (
-            {"data": _data(target), "methods": [{"name": m} for m in methods]},
-            TomlSource(),
-        )
+        content = {"data": _data_table(target), "methods": [{"name": name} for name in methods]}
+        source = TomlSource()
     parse_spec(content, source)
     if seeds is not None:
         if content.get("seeds") == [content["data"].get("seed")]:
-            del content["data"]["seed"]  # A run's own, which is its seed: the others have theirs.
+            del content["data"]["seed"]  # It was the run's seed; the new runs have their own.
         content["seeds"] = list(seeds)
     for key, value in (settings or {}).items():
         set_value(content, key, value)
@@ -55,14 +59,14 @@ def spec_from_command(
 
 
 def read_spec_file(path: Path) -> tuple[dict[str, Any], TomlSource]:
-    """The tables of a TOML file; a folder in it is meant from where the file is."""
+    """Read the tables of a TOML file; a relative data folder is taken from the file's folder."""
     content, source = read_toml(path)
     if isinstance(content.get("data"), dict) and isinstance(content["data"].get("folder"), str):
         content["data"]["folder"] = str((path.parent / content["data"]["folder"]).resolve())
     return content, source
 
 
-def _data(target: str) -> dict[str, Any]:
+def _data_table(target: str) -> dict[str, Any]:
     if Path(target).is_dir():
         require(
             not (Path(target) / SPEC).exists(), "run", f"the run folder {target}",
@@ -71,62 +75,69 @@ def _data(target: str) -> dict[str, Any]:
         )  # fmt: skip
         return {"folder": str(Path(target).resolve())}
     if target not in SETS and ("/" in target or "\\" in target):
-        raise SettingError(f"{target} must be a folder of data or a data set's name, got neither.")
+        raise SettingError(
+            f"{target} must be a folder or the name of a data set; no such folder exists. "
+            "fedplus data list shows the data sets."
+        )
     lookup(target, SETS, "data set")
     return {"name": target}
 
 
 def set_value(content: dict[str, Any], key: str, value: Any) -> None:
-    """Set one thing in the table that has it; a name that several have needs the table's, too."""
+    """Set one setting in the tables of a specification.
+
+    Args:
+        content: The tables, which are changed.
+        key: The setting's name, or ``table.name`` if several tables have a setting of this name.
+        value: The new value.
+
+    Raises:
+        SettingError: No table, or more than one, has this setting.
+    """
     table, dot, name = key.partition(".")
     if not dot:
         name = key
-        homes = [t for t in TABLES if name in _names(content, t)]
+        tables = [table for table in TABLES if name in _setting_names(content, table)]
         require(
-            len(homes) > 0, "--set", key, "a setting of data, model, training or method",
-            _nearest(content, key),
+            len(tables) > 0, "--set", key, "a setting of the data, model, training or method",
+            _suggest_setting(content, key),
         )  # fmt: skip
-        require(
-            len(homes) == 1, "--set", key, f"one of {' and '.join(f'{t}.{name}' for t in homes)}"
-        )
-        table = homes[0]
-    require(
-        table in TABLES, "--set", key, f"one of the tables {', '.join(TABLES)}, a dot and a name"
-    )
+        choices = " or ".join(f"{table}.{name}" for table in tables)
+        require(len(tables) == 1, "--set", key, f"written as {choices}")
+        table = tables[0]
+    require(table in TABLES, "--set", key, f"TABLE.NAME with one of the tables {', '.join(TABLES)}")
     if table != "method":
         content.setdefault(table, {})[name] = value
         return
-    meant = [one for one in content["methods"] if name in _settings(one["name"])]
-    require(bool(meant), "--set", key, f"a setting of {_listed(content)}", _nearest(content, name))
-    for one in meant:
-        one[name] = value
+    methods = [method for method in content["methods"] if name in _method_settings(method["name"])]
+    names = ", ".join(method["name"] for method in content["methods"])
+    advice = _suggest_setting(content, name)
+    require(bool(methods), "--set", key, f"a setting of {names}", advice)
+    for method in methods:
+        method[name] = value
 
 
-def _names(content: Mapping[str, Any], table: str) -> set[str]:
+def _setting_names(content: Mapping[str, Any], table: str) -> set[str]:
+    """Return the settings that a table of this specification can have."""
     if table == "method":
-        return {name for one in content["methods"] for name in _settings(one["name"])}
+        names = [_method_settings(method["name"]) for method in content["methods"]]
+        return set().union(*names)
     if table == "data":
-        named = content["data"].get("name")
-        of_set = SETS[named].settings if named in SETS else OF_FILES - {"name"}
-        return {"first", "standardise", *of_set}
+        data_set = content["data"].get("name")
+        settings = SETS[data_set].settings if data_set in SETS else FOLDER_SETTINGS - {"name"}
+        return {"first", "standardise", *settings}
     if table == "model":
-        name = content.get("model", {}).get("name", "auto")
-        return (
-            set(MODELS[name][1]) if name in MODELS else {n for _, s in MODELS.values() for n in s}
-        )
+        model = content.get("model", {}).get("name", "auto")
+        if model in MODELS:
+            return set(MODELS[model][1])
+        return {name for _, settings in MODELS.values() for name in settings}
     return set(Train.model_fields) if table == "train" else set()
 
 
-def _settings(name: str) -> set[str]:
+def _method_settings(name: str) -> set[str]:
     return set(METHODS[name].settings) - {"layout"} if name in METHODS else set()
 
 
-def _listed(content: Mapping[str, Any]) -> str:
-    return ", ".join(one["name"] for one in content["methods"])
-
-
-def _nearest(content: Mapping[str, Any], key: str) -> str:
-    all_ = sorted(
-        set().union(*(_names(content, table) for table in TABLES)) | set(Data.model_fields)
-    )
-    return suggestion(key, all_) or f"Known: {', '.join(all_)}."
+def _suggest_setting(content: Mapping[str, Any], key: str) -> str:
+    names = sorted(set().union(*(_setting_names(content, table) for table in TABLES)))
+    return suggest(key, names) or f"Known: {', '.join(names)}."

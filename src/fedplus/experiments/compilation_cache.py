@@ -1,4 +1,4 @@
-"""Programs that were compiled once: kept for the next process, forgotten before they are too many."""
+"""Keeps compiled JAX programs on disk for the next process, and limits their number in this one."""
 
 import gc
 import os
@@ -10,11 +10,14 @@ import jax
 from fedplus.data.files import search_path
 
 MAPS = Path("/proc/self/maps")
-MOST_MAPS = Path("/proc/sys/vm/max_map_count")
+MAX_MAPS = Path("/proc/sys/vm/max_map_count")
 
 
 def enable_compilation_cache() -> None:
-    """Keep compiled programs in the user's cache folder: a second run of a kind starts at once."""
+    """Store compiled programs in the user's cache folder, so that a similar run starts faster.
+
+    ``JAX_COMPILATION_CACHE_DIR`` takes precedence if it is set.
+    """
     if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         update: Any = jax.config.update
         update("jax_compilation_cache_dir", str(search_path.cache_folder() / "compiled"))
@@ -22,12 +25,15 @@ def enable_compilation_cache() -> None:
 
 
 def limit_compiled_programs(share: float = 0.5) -> None:
-    """Let go of this process's programs once they take up this share of the maps that it may have.
+    """Clear JAX's caches if compiled programs use more than this share of the allowed memory maps.
 
-    Each program maps memory, hundreds of pieces; Linux allows a process 65,530, and XLA ends the
-    process that has no more. A process that trains one method after the other gets there.
+    Each compiled program creates hundreds of memory maps. Linux allows 65,530 per process, and XLA
+    aborts the process beyond that. A process that trains many methods reaches this limit.
+
+    Args:
+        share: The allowed share of the limit of Linux; other systems are not checked.
     """
-    known = MAPS.exists() and MOST_MAPS.exists()
-    if known and len(MAPS.read_bytes().splitlines()) > share * int(MOST_MAPS.read_text()):
+    is_linux = MAPS.exists() and MAX_MAPS.exists()
+    if is_linux and len(MAPS.read_bytes().splitlines()) > share * int(MAX_MAPS.read_text()):
         jax.clear_caches()  # type: ignore[no-untyped-call]
         gc.collect()

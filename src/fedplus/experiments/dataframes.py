@@ -1,11 +1,11 @@
-"""``read_run``: a run folder as pandas data frames."""
+"""Reads a run folder into pandas data frames (``fedplus.read_run``)."""
 
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedplus._types import Host
-from fedplus.check import SettingError, require
+from fedplus.check import require
 from fedplus.experiments.run_folder import (
     GLOBAL,
     MODELS,
@@ -14,34 +14,42 @@ from fedplus.experiments.run_folder import (
     is_run,
     party_file_name,
 )
+from fedplus.extras import import_extra
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-OF_PARTIES = ("personal_score", "personal_loss", "global_score", "global_loss", "v_norm")
+PARTY_COLUMNS = ("personal_score", "personal_loss", "global_score", "global_loss", "v_norm")
 
 
 @dataclasses.dataclass(frozen=True)
 class RunFrames:
-    """A run, finished or not, ready to be looked at."""
+    """The content of a run folder as data frames; the run need not be finished."""
 
     path: Path
     spec: dict[str, Any]
     env: dict[str, Any]
     status: dict[str, Any]
     rounds: "DataFrame"
-    """A row an evaluated round: ``personal_mean``, ``global_worst``, ..., ``objective``."""
+    """One row per evaluated round: ``personal_mean``, ``global_worst``, ..., ``objective``."""
     parties: "DataFrame"
-    """A row an evaluated round and party: scores, losses, ‖v_k‖."""
+    """One row per evaluated round and party: scores, losses, ‖v_k‖."""
     figures: "DataFrame"
-    """A row a round: weight change at aggregation, iterations, ..."""
+    """One row per round: weight change at aggregation, iterations, ..."""
     references: "DataFrame"
-    """A row a party: samples, whether it is an outlier, local-only and majority-class score."""
+    """One row per party: samples, outlier or not, scores of local training and majority class."""
     path_scores: "DataFrame"
-    """A row an evaluated round, λ and party, where it was recorded."""
+    """One row per evaluated round, λ and party; empty unless ``path`` was set."""
 
     def model(self, party: str | None = None) -> dict[str, Host]:
-        """A party's arrays by name; without a party, the global model's."""
+        """Return the arrays of a party's model by parameter name.
+
+        Args:
+            party: Name of the party; by default, the global model is returned.
+
+        Raises:
+            SettingError: The party is unknown, or the run has not written its models yet.
+        """
         from safetensors.numpy import load_file
 
         names = list(self.references["party"])
@@ -49,32 +57,38 @@ class RunFrames:
             party is None or party in names, "party", repr(party), f"one of {', '.join(names[:8])}"
         )
         file = self.path / (GLOBAL if party is None else f"{MODELS}/{party_file_name(party)}")
-        require(file.exists(), "model", str(file), "there", "They are written in the end.")
+        require(
+            file.exists(), "model", str(file), "an existing file", "A run writes its models last."
+        )
         arrays: dict[str, Host] = load_file(file)
         return arrays
 
 
 def read_run(path: str | Path) -> RunFrames:
-    """Read a run folder into data frames; needs pandas."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise SettingError(
-            "read_run needs pandas, which is not installed. "
-            "Install it with: pip install 'fedplus[pandas]'."
-        ) from error
+    """Read a run folder into pandas data frames.
+
+    Args:
+        path: The run folder, of a finished, running or stopped run.
+
+    Returns:
+        The data frames.
+
+    Raises:
+        SettingError: The path is no run folder, a file is damaged, or pandas is not installed.
+    """
+    pd = import_extra("pandas", "pandas", "read_run")
     folder = RunFolder(Path(path))
     require(is_run(folder.path), "path", str(path), f"a run folder, with its {STATUS}")
-    lines, who = folder.lines, folder.parties
-    names = who["names"]
+    lines, about_parties = folder.lines, folder.parties
+    names = about_parties["names"]
     rounds = [
         {"round": line["round"]}
-        | {f"{w}_{k}": v for w in ("personal", "global") for k, v in line[w].items()}
+        | {f"{which}_{k}": v for which in ("personal", "global") for k, v in line[which].items()}
         | ({"objective": line["objective"]} if "objective" in line else {})
         for line in lines
     ]
     parties = [
-        pd.DataFrame({"round": line["round"], "party": names} | {k: line[k] for k in OF_PARTIES})
+        pd.DataFrame({"round": line["round"], "party": names} | {k: line[k] for k in PARTY_COLUMNS})
         for line in lines
     ]
     paths = [
@@ -85,9 +99,9 @@ def read_run(path: str | Path) -> RunFrames:
     ]
     references = pd.DataFrame(
         {
-            "party": names, "train": who["train"], "test": who["test"],
-            "outlier": [name in who["outliers"] for name in names],
-            "local": who["local"], "majority": who["majority"],
+            "party": names, "train": about_parties["train"], "test": about_parties["test"],
+            "outlier": [name in about_parties["outliers"] for name in names],
+            "local": about_parties["local"], "majority": about_parties["majority"],
         }
     )  # fmt: skip
     empty = {"round": pd.Series(dtype=int), "party": pd.Series(dtype=str)}

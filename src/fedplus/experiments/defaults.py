@@ -1,8 +1,8 @@
-"""What is filled in where a specification is silent.
+"""Defaults of a specification: the training of each data set, and a method's required settings.
 
-How long and with which learning rate to train is known for each data set: from the paper, or from
-FedProx's set-ups, which the paper uses. Other settings of a method follow from the learning rate. They
-are a place to start, not tuned for every data set: ``fedplus.tune`` chooses on validation samples.
+Each data set has a number of rounds, local work and a learning rate, which ``fedplus data card`` shows.
+They are those with which the data set is usually reported. The other settings of a method follow from
+the learning rate. They are a place to start; ``fedplus.tune`` chooses on validation samples.
 
 No data set has a default cohort: unless the user sets ``cohort``, all parties train in every round.
 """
@@ -19,7 +19,7 @@ PULL = 0.01
 
 
 class Training(NamedTuple):
-    """How a data set is trained by default."""
+    """How a data set is trained unless the user sets it."""
 
     eta: float
     rounds: int
@@ -28,7 +28,7 @@ class Training(NamedTuple):
     epochs: int | None = None
 
 
-ANY = Training(eta=0.02, rounds=100, steps=20)
+OWN_DATA = Training(eta=0.02, rounds=100, steps=20)
 TRAINING = {
     "digits-robust": Training(eta=0.02, rounds=150, steps=20),
     "digits-personal": Training(eta=0.02, rounds=150, steps=20),
@@ -43,11 +43,11 @@ TRAINING = {
     "sent140-standin": Training(eta=0.3, rounds=100, batch_size=10, epochs=1),
     "mnist-writers": Training(eta=0.03, rounds=100, batch_size=10, steps=20),
 }
-CHOSEN: dict[str, dict[str, dict[str, Any]]] = {
+TUNED: dict[str, dict[str, dict[str, Any]]] = {
     # On validation images: examples/choose.py.
     "digits-robust": {"fedcomed+": {"sigma": 5.0}},
 }
-"""Settings that differ from a method's usual ones on one data set.
+"""Settings that were tuned for one data set.
 
 Only settings without a default in Python may stand here. The data set's card and the output of
 ``fedplus run`` and ``fedplus compare`` name them.
@@ -59,21 +59,41 @@ LABELS = {
     "perfedavg": "Per-FedAvg", "apfl": "APFL", "ditto": "Ditto", "l2gd": "L2GD",
     "hypcluster": "HypCluster", "mapper": "MAPPER", "fedfomo": "FedFomo", "fedsplit": "FedSplit",
 }  # fmt: skip
-"""How papers spell them."""
-USUAL = ("fedavg", "fedprox", "rfa", "comed", "fedavg+", "fedgeomed+", "fedcomed+")
-"""What ``fedplus compare`` compares, beside local training."""
+"""The names of the methods as papers spell them."""
+COMPARED = ("fedavg", "fedprox", "rfa", "comed", "fedavg+", "fedgeomed+", "fedcomed+")
+"""The methods that ``fedplus compare`` trains besides local training."""
 
 
 def default_training(data: str | None) -> Training:
-    """For a data set by name; for one of the user's own, what is usual."""
-    return TRAINING.get(data or "", ANY)
+    """Return the training of a data set, or that of the user's own data if it has no name."""
+    return TRAINING.get(data or "", OWN_DATA)
+
+
+def describe_training(data: str | None) -> str:
+    """Describe the default training of a data set in one line.
+
+    >>> describe_training("digits-robust")
+    '150 rounds of 20 steps, batch size 20, eta = 0.02, all parties in every round'
+    """
+    training = default_training(data)
+    work = f"{training.steps} steps" if training.steps else f"{training.epochs} epochs"
+    return (
+        f"{training.rounds} rounds of {work}, batch size {training.batch_size}, "
+        f"eta = {training.eta:g}, all parties in every round"
+    )
 
 
 def required_settings(name: str, eta: float, data: str | None = None) -> dict[str, Any]:
-    """Return the settings of a method that have no default in Python; ``presets`` has the others."""
+    """Return values for the settings of a method that have no default in Python.
+
+    Args:
+        name: Name of the method.
+        eta: Learning rate.
+        data: Name of the data set, for settings that were tuned for it.
+    """
     sigma = PULL / eta
     radius = lookup_method("fedgeomed+").settings["delta"]
-    usual: dict[str, dict[str, Any]] = {
+    by_method: dict[str, dict[str, Any]] = {
         "fedprox": {"eta": eta, "sigma": sigma},
         "fedavg+": {"eta": eta, "sigma": sigma},
         "fedgeomed+": {"eta": eta, "sigma": sigma},
@@ -87,79 +107,73 @@ def required_settings(name: str, eta: float, data: str | None = None) -> dict[st
         "mapper": {"eta": eta, "eta_c": eta},
         "fedsplit": {"s": 1.0, "eta": eta},
     }
-    found = usual.get(name, {"eta": eta})
-    return found | CHOSEN.get(data or "", {}).get(name, {})
+    return by_method.get(name, {"eta": eta}) | TUNED.get(data or "", {}).get(name, {})
 
 
 def describe_tuned_settings(data: str | None, methods: Sequence[Method] | None = None) -> str:
-    """Say which settings were chosen for this data set, e.g. "FedCoMed+: sigma = 5".
+    """Describe the settings that were tuned for a data set, e.g. "FedCoMed+: sigma = 5".
 
     Args:
         data: Name of the data set.
-        methods: Of a specification that is filled in: only settings that these methods really have
-            are named. By default all.
+        methods: The methods of a complete specification. Only settings with which they really run
+            are described. By default all tuned settings are.
 
     Returns:
-        One line, or an empty text if nothing was chosen for this data set.
+        One line, or an empty string if nothing was tuned for this data set.
     """
-    chosen = CHOSEN.get(data or "", {})
+    tuned = TUNED.get(data or "", {})
     if methods is not None:
-        has = {one.name: one.settings for one in methods}
-        chosen = {
+        used = {method.name: method.settings for method in methods}
+        tuned = {
             name: settings
-            for name, settings in chosen.items()
-            if name in has and all(has[name].get(k) == v for k, v in settings.items())
+            for name, settings in tuned.items()
+            if name in used and all(used[name].get(k) == v for k, v in settings.items())
         }
     return "; ".join(
         f"{LABELS[name]}: " + ", ".join(f"{key} = {value:g}" for key, value in settings.items())
-        for name, settings in chosen.items()
+        for name, settings in tuned.items()
     )
 
 
 def fill_defaults(spec: Spec) -> Spec:
-    """The specification with every default in it; names that nobody knows are left to ``build``."""
-    usual = default_training(spec.data.name)
-    train = spec.train.model_dump(exclude_none=True)
-    effort = (
-        {} if {"steps", "epochs"} & set(train) else {"steps": usual.steps, "epochs": usual.epochs}
-    )
-    given = {"rounds": usual.rounds, "batch_size": usual.batch_size, **effort}
-    methods = [_filled(one, usual.eta, spec.data.name) for one in spec.methods]
-    eta = spec.reference.eta or _rate(methods[0], usual.eta)
+    """Return the specification with every default filled in.
+
+    Names that do not exist are left as they are; ``build`` rejects them with a message.
+    """
+    training = default_training(spec.data.name)
+    given = spec.train.model_dump(exclude_none=True)
+    train: dict[str, int | None] = {"rounds": training.rounds, "batch_size": training.batch_size}
+    if "steps" not in given and "epochs" not in given:
+        train |= {"steps": training.steps, "epochs": training.epochs}
+    methods = [_fill_method(method, training.eta, spec.data.name) for method in spec.methods]
+    eta = spec.reference.eta or _learning_rate(methods[0], training.eta)
     data = spec.data
     if data.name in SETS:
-        known = {k: v for k, v in SETS[data.name].settings.items() if v is not None}
-        data = type(data).model_validate(known | data.model_dump(exclude_none=True))
+        defaults = {k: v for k, v in SETS[data.name].settings.items() if v is not None}
+        data = type(data).model_validate(defaults | data.model_dump(exclude_none=True))
     return spec.model_copy(
         update={
             "data": data,
-            "train": Train.model_validate(given | train),
+            "train": Train.model_validate(train | given),
             "methods": methods,
             "reference": spec.reference.model_copy(update={"eta": eta}),
         }
     )
 
 
-def _filled(one: Method, eta: float, data: str | None) -> Method:
-    if one.name not in METHODS:
-        return one
-    own = {
+def _fill_method(method: Method, eta: float, data: str | None) -> Method:
+    if method.name not in METHODS:
+        return method
+    defaults = {
         name: list(default) if isinstance(default, tuple) else default
-        for name, default in lookup_method(one.name).settings.items()
+        for name, default in lookup_method(method.name).settings.items()
         if isinstance(default, (bool, int, float, str, tuple))
     }
-    label = one.label or LABELS[one.name]
-    return Method.model_validate(
-        {
-            **own,
-            **required_settings(one.name, _rate(one, eta), data),
-            **one.settings,
-            "name": one.name,
-            "label": label,
-        }
-    )
+    required = required_settings(method.name, _learning_rate(method, eta), data)
+    names = {"name": method.name, "label": method.label or LABELS[method.name]}
+    return Method.model_validate({**defaults, **required, **method.settings, **names})
 
 
-def _rate(one: Method, eta: float) -> float:
-    rate = one.settings.get("eta", one.settings.get("eta_l", eta))
-    return float(rate) if isinstance(rate, (int, float)) and rate > 0 else eta
+def _learning_rate(method: Method, default: float) -> float:
+    eta = method.settings.get("eta", method.settings.get("eta_l", default))
+    return float(eta) if isinstance(eta, (int, float)) and eta > 0 else default

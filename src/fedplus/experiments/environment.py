@@ -1,4 +1,4 @@
-"""Where a run was made: versions, device, commit."""
+"""Describes the software and the machine of a run, for ``env.json``."""
 
 import functools
 import importlib.metadata
@@ -16,10 +16,10 @@ PACKAGES = ("fedplus", "jax", "jaxlib", "numpy", "optax", "scikit-learn")
 
 @functools.cache
 def describe_environment() -> dict[str, Any]:
-    """For ``env.json``."""
+    """Return the versions, the device, the git commit and the command, as ``env.json`` has them."""
     device = jax.devices()[0]
     return {
-        "commit": commit(Path(__file__).parents[1]),
+        "commit": find_commit(Path(__file__).parents[1]),
         "python": platform.python_version(),
         **{name: _version(name) for name in PACKAGES},
         "device": f"{device.platform}: {device.device_kind}",
@@ -32,18 +32,21 @@ def describe_environment() -> dict[str, Any]:
 
 
 def _version(package: str) -> str | None:
-    """Of what is installed; a source tree that is not has none."""
+    """Return the version of an installed package, or None."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
-def commit(folder: Path) -> str | None:
-    """Of the code, if it runs from a git checkout; with "+" if files were changed since."""
+def find_commit(folder: Path) -> str | None:
+    """Return the git commit of the code in a folder, with "+" if tracked files have changed.
+
+    Returns None if the folder is not part of a git checkout.
+    """
     try:
         if not _git(folder, "ls-files", "__init__.py"):
-            return None  # Installed somewhere inside of somebody else's checkout.
+            return None  # The code is installed inside another project's checkout.
         changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".")
         return _git(folder, "rev-parse", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.SubprocessError):
@@ -51,7 +54,7 @@ def commit(folder: Path) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    asked = ["git", "-C", str(folder), *arguments]
+    command = ["git", "-C", str(folder), *arguments]
     return subprocess.run(
-        asked, capture_output=True, text=True, timeout=10, check=True
+        command, capture_output=True, text=True, timeout=10, check=True
     ).stdout.strip()

@@ -1,4 +1,4 @@
-"""How the files of a run folder are written."""
+"""Functions that write the JSON files of a run folder."""
 
 import datetime
 import json
@@ -13,7 +13,7 @@ from fedplus.files import write_atomically
 
 
 def append_round(path: Path, line: Mapping[str, Any]) -> None:
-    """To ``rounds.jsonl``: all of the line, or nothing."""
+    """Append a line to ``rounds.jsonl``; if that fails, the file stays as it was."""
     size = path.stat().st_size
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -26,9 +26,17 @@ def append_round(path: Path, line: Mapping[str, Any]) -> None:
 
 
 def truncate_rounds(path: Path, done: int) -> list[dict[str, Any]]:
-    """Keep the lines of ``rounds.jsonl`` that a checkpoint of so many rounds vouches for.
+    """Remove the lines of ``rounds.jsonl`` after round ``done``, as a run that is resumed needs it.
 
-    None if they are damaged: all that were lost are written again.
+    If the file is damaged, all its lines are removed. The simulation then reports the rounds before
+    the checkpoint again, so that they are written again.
+
+    Args:
+        path: The file. It is created if it does not exist.
+        done: Number of rounds that the checkpoint contains.
+
+    Returns:
+        The remaining lines.
     """
     try:
         content = path.read_bytes()
@@ -37,17 +45,16 @@ def truncate_rounds(path: Path, done: int) -> list[dict[str, Any]]:
         content, lines = b"", []
     if not all(isinstance(line, dict) and isinstance(line.get("round"), int) for line in lines):
         lines = []
-    kept = [line for line in lines if line["round"] <= done]
-    written = content.splitlines(keepends=True)[: len(kept)]
-    write_atomically(path, b"".join(written))
-    return kept
+    remaining = [line for line in lines if line["round"] <= done]
+    write_atomically(path, b"".join(content.splitlines(keepends=True)[: len(remaining)]))
+    return remaining
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """A file for people and programs."""
+    """Write an indented JSON file."""
     write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False).encode())
 
 
 def timestamp() -> str:
-    """The time, for ``status.json``."""
+    """Return the current time in UTC, as ISO 8601, e.g. "2026-11-15T13:30:00+00:00"."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

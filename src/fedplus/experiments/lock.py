@@ -1,4 +1,4 @@
-"""One process at a time in a folder: a run's, or a party's."""
+"""Locks a folder, so that only one process writes into a run folder or a party's folder."""
 
 import contextlib
 import os
@@ -10,19 +10,23 @@ from fedplus.check import SettingError
 
 try:
     import fcntl
-except ImportError:  # Windows: there nobody is kept out.
+except ImportError:  # Windows has no flock: folders are not locked there.
     fcntl = None  # type: ignore[assignment]
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder; refused while another process does. A killed process holds nothing."""
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Lock a run folder within a ``with`` block. The lock of a killed process is released.
+
+    Raises:
+        SettingError: Another process has locked the folder.
+    """
     try:
-        descriptor = _locked(folder)
+        descriptor = _lock(folder)
     except BlockingIOError as error:
         raise SettingError(
-            f"{folder} must be free, got a run that is still going on there. "
-            "Wait for it, or stop it with Ctrl-C first."
+            f"{folder} must be free, got a folder that another run is using. "
+            "Wait for that run, or stop it with Ctrl-C first."
         ) from error
     try:
         yield
@@ -31,41 +35,41 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 class PartyLock:
-    """Holds the folder of a party until it is released or forgotten.
+    """The lock of a party's folder, held until it is released or garbage-collected.
 
-    The same party may take it again within its process, as after a round that failed.
+    The same party may lock its folder again in the same process, for example after a failed round.
 
     Args:
         folder: The party's folder, which must exist.
-        node: The party's node.
+        node: The party's node id.
 
     Raises:
-        SettingError: Another party, or another process, holds it.
+        SettingError: Another party or another process has locked the folder.
     """
 
     def __init__(self, folder: Path, node: int) -> None:
         self._node, self._process = node, os.getpid()
         self._descriptor: int | None = None
         key = folder.resolve()
-        known = _held_here.get(key)
-        if known is not None and (known._node, known._process) == (node, self._process):
-            known.release()
+        previous = _locks.get(key)
+        if previous is not None and (previous._node, previous._process) == (node, self._process):
+            previous.release()
         try:
-            self._descriptor = _locked(folder)
+            self._descriptor = _lock(folder)
         except BlockingIOError as error:
             raise SettingError(
                 f"the party's folder must be used by one party at a time, got {folder}, which "
                 "another one trains in now. Give each party a partition-id or a FEDPLUS_STATE of "
                 "its own."
             ) from error
-        _held_here[key] = self
+        _locks[key] = self
 
     def release(self) -> None:
-        """Let others in; nothing happens if it was released before."""
+        """Release the lock; calling this again has no effect."""
         descriptor, self._descriptor = self._descriptor, None
         if self._process == os.getpid():
             _unlock(descriptor)
-        elif descriptor is not None:  # A fork's copy: the lock is its parent's.
+        elif descriptor is not None:  # In a forked process: the lock belongs to the parent.
             os.close(descriptor)
 
     def __del__(self) -> None:
@@ -73,12 +77,12 @@ class PartyLock:
             self.release()
 
 
-_held_here: "WeakValueDictionary[Path, PartyLock]" = WeakValueDictionary()
-"""The locks of this process, by folder."""
+_locks: "WeakValueDictionary[Path, PartyLock]" = WeakValueDictionary()
+"""The party locks of this process, by folder."""
 
 
-def _locked(folder: Path) -> int | None:
-    """Lock a folder and return its descriptor; None where the system has no such locks."""
+def _lock(folder: Path) -> int | None:
+    """Lock a folder and return its file descriptor, or None if the system has no such locks."""
     if fcntl is None:
         return None
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""The lines of ``rounds.jsonl``, which is what simulated runs and deployments have in common."""
+"""Builds the lines of ``rounds.jsonl``, the format that simulated runs and deployments share."""
 
 from typing import Any
 
@@ -12,19 +12,29 @@ from fedplus.simulation.recorder import NewEvaluation
 def round_line(
     evaluated: NewEvaluation, size: Host, better: str, path: tuple[float, ...] = ()
 ) -> dict[str, Any]:
-    """One line of ``rounds.jsonl``."""
-    found, figures = evaluated.evaluation, evaluated.figures
+    """Return the line of ``rounds.jsonl`` for one evaluation.
+
+    Args:
+        evaluated: The evaluation, and the figures of the rounds since the previous one.
+        size: (N,) number of test samples of each party.
+        better: "higher" or "lower", the direction of the score.
+        path: The values λ whose models are evaluated, if any.
+
+    Returns:
+        The line, as in docs/runs.md.
+    """
+    evaluation, figures = evaluated.evaluation, evaluated.figures
     line: dict[str, Any] = {"round": evaluated.round}
     for which in ("personal", "global"):
-        line[which] = summarise_scores(found[f"{which}_score"], size, better)
+        line[which] = summarise_scores(evaluation[f"{which}_score"], size, better)
     for name in ("personal_score", "personal_loss", "global_score", "global_loss", "v_norm"):
-        line[name] = json_numbers(found[name])
-    if "objective" in found:
-        line["objective"] = _number(found["objective"])
-    if "path_score" in found:
+        line[name] = json_numbers(evaluation[name])
+    if "objective" in evaluation:
+        line["objective"] = _json_number(evaluation["objective"])
+    if "path_score" in evaluation:
         line["path"] = {
             "lambda": list(path),
-            "score": [json_numbers(s) for s in found["path_score"]],
+            "score": [json_numbers(scores) for scores in evaluation["path_score"]],
         }
     rounds = len(figures["dropped"])
     line["figures"] = {
@@ -42,16 +52,22 @@ def round_line(
 
 
 def summarise_scores(score: Host, size: Host, better: str) -> dict[str, float | None]:
-    """Scores of all parties in a few numbers."""
+    """Return the mean, the worst score and other summary statistics of all parties' scores.
+
+    Args:
+        score: (N,) score of each party.
+        size: (N,) number of test samples of each party.
+        better: "higher" or "lower", the direction of the score.
+    """
     worst = score.min() if better == "higher" else score.max()
-    told = {**summary(score, size, better)._asdict(), "worst": worst}
-    return {name: _number(value) for name, value in told.items()}
+    statistics = {**summary(score, size, better)._asdict(), "worst": worst}
+    return {name: _json_number(value) for name, value in statistics.items()}
 
 
 def json_numbers(values: Any) -> list[float | None]:
-    """As JSON has them: no more digits than float32 has, null for NaN and Inf."""
-    return [_number(value) for value in np.asarray(values, float).ravel().tolist()]
+    """Return numbers for JSON: with 8 significant digits, and None for NaN and Inf."""
+    return [_json_number(value) for value in np.asarray(values, float).ravel().tolist()]
 
 
-def _number(value: Any) -> float | None:
+def _json_number(value: Any) -> float | None:
     return float(f"{value:.8g}") if np.isfinite(value) else None

@@ -1,4 +1,14 @@
-"""From a specification to run folders."""
+"""Trains the methods of an experiment, one run folder for each method and seed.
+
+``run_all`` runs a whole experiment: every method with every seed. ``run_one`` trains one of them.
+
+How a stopped run is resumed: while a run trains, ``simulate`` saves checkpoints in its run folder.
+``fedplus run --resume FOLDER`` reads ``FOLDER/spec.toml`` and calls ``run_all(..., resume=True)``.
+That skips runs whose ``status.json`` says "finished". For every other run, ``run_one`` continues from
+the latest checkpoint: it removes the lines of ``rounds.jsonl`` after that checkpoint, reads the
+reference scores from ``parties.json``, and trains the remaining rounds. The result is the same, bit by
+bit, as that of an uninterrupted run.
+"""
 
 import contextlib
 import re
@@ -8,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedplus import presets
-from fedplus._checkpoint import latest_round
+from fedplus._checkpoint_file import latest_round
 from fedplus._types import Host
 from fedplus.algorithm import AbstractAlgorithm, FedPlus
 from fedplus.check import SettingError
@@ -21,12 +31,12 @@ from fedplus.experiments.build import (
     simulate_arguments,
 )
 from fedplus.experiments.compilation_cache import limit_compiled_programs
-from fedplus.experiments.lock import locked
+from fedplus.experiments.lock import folder_lock
 from fedplus.experiments.run_folder import CHECKPOINT, PARTIES, SPEC, RunFolder, is_run
 from fedplus.experiments.spec import Spec, to_toml
 from fedplus.experiments.toml_source import TomlSource
-from fedplus.experiments.trackers import make_tracker, track
-from fedplus.experiments.writer import Writer
+from fedplus.experiments.trackers import lookup_tracker, run_trackers
+from fedplus.experiments.writer import RunWriter
 from fedplus.files import make_folder, write_atomically
 from fedplus.models import Model
 from fedplus.simulation import DivergedError, Run, simulate
@@ -35,41 +45,53 @@ from fedplus.simulation.recorder import NewEvaluation
 from fedplus.simulation.setup import set_up
 
 Progress = Callable[[str, int, float], None]
-"""(label, rounds done by this run, mean score): for a progress bar over several runs."""
+"""Callback ``(label, rounds done by this run, mean score)``, for a progress bar over several runs."""
 
 
 class PreparedRun(NamedTuple):
-    """All of an experiment with one seed, built and checked; nothing is trained or written yet."""
+    """The checked data, model and methods of an experiment for one seed, before training."""
 
     spec: Spec
     federation: Federation
     model: Model
     methods: list[AbstractAlgorithm[Any]]
     arguments: dict[str, Any]
+    """Keyword arguments of ``simulate``."""
 
 
 def prepare(spec: Spec, seed: int, source: TomlSource = TomlSource()) -> PreparedRun:  # noqa: B008
-    """Build and check.
+    """Build the data, the model and all methods of an experiment, and check that they fit together.
+
+    Nothing is trained or written.
+
+    Args:
+        spec: The experiment, with its defaults filled in.
+        seed: Seed of the run; it also seeds the data unless the specification gives ``data.seed``.
+        source: The TOML file that the specification comes from, for error messages.
+
+    Returns:
+        The prepared run. In its specification, the model "auto" is replaced by the chosen model.
 
     Raises:
-        SettingError: Something does not fit, and where in the file it is.
+        SettingError: A setting is not valid. The message names the file and the line.
     """
-    federation = build_federation(spec.one(0, seed).data, source)
+    federation = build_federation(spec.for_run(0, seed).data, source)
     model = build_model(spec.model, federation, source)
-    methods = [build_method(one, model, source, i) for i, one in enumerate(spec.methods)]
+    methods = [build_method(method, model, source, i) for i, method in enumerate(spec.methods)]
     arguments = simulate_arguments(spec, source)
-    ignored = ("evaluate_every", "path", "objective", "checkpoint_every")
-    shaping = {name: value for name, value in arguments.items() if name not in ignored}
+    not_checked = ("evaluate_every", "path", "objective", "checkpoint_every")
+    checked = {name: value for name, value in arguments.items() if name not in not_checked}
     for i, algorithm in enumerate(methods):
-        with source.at("train"), _about(spec.methods[i].label if len(methods) > 1 else None):
-            set_up([algorithm], federation, model, seeds=[seed], **shaping)
+        label = spec.methods[i].label if len(methods) > 1 else None
+        with source.locate_errors("train"), _name_method_in_errors(label):
+            set_up([algorithm], federation, model, seeds=[seed], **checked)
     name = default_model(federation) if spec.model.name == "auto" else spec.model.name
     spec = spec.model_copy(update={"model": spec.model.model_copy(update={"name": name})})
     return PreparedRun(spec, federation, model, methods, arguments)
 
 
 @contextlib.contextmanager
-def _about(label: str | None) -> Iterator[None]:
+def _name_method_in_errors(label: str | None) -> Iterator[None]:
     try:
         yield
     except SettingError as error:
@@ -77,12 +99,16 @@ def _about(label: str | None) -> Iterator[None]:
 
 
 def run_paths(spec: Spec, folder: Path) -> dict[tuple[int, int], Path]:
-    """Where the run of each method (by number) and seed goes."""
+    """Return the run folder of each (index of the method, seed).
+
+    An experiment with one method and one seed is one run and uses ``folder`` itself. Otherwise each
+    run gets a sub-folder ``METHOD-SEED``.
+    """
     if len(spec.methods) == len(spec.seeds) == 1:
         return {(0, spec.seeds[0]): folder}
     names: list[str] = []
-    for one in spec.methods:
-        name = slug(str(one.label))
+    for method in spec.methods:
+        name = slug(str(method.label))
         names.append(name if name not in names else f"{name}-{len(names)}")
     return {
         (i, seed): folder / f"{name}-{seed}" for seed in spec.seeds for i, name in enumerate(names)
@@ -90,7 +116,11 @@ def run_paths(spec: Spec, folder: Path) -> dict[tuple[int, int], Path]:
 
 
 def slug(label: str) -> str:
-    """A label as a part of a file's name."""
+    """Return a label in lower case, without characters that are unsuitable for a file name.
+
+    >>> slug("FedAvg+ (δ = 0.1)")
+    'fedavg+-δ-=-0.1'
+    """
     return re.sub(r"[^\w+.=-]+", "-", label.lower()).strip("-.") or "run"
 
 
@@ -98,154 +128,189 @@ def run_all(
     spec: Spec, folder: Path, source: TomlSource = TomlSource(), *, resume: bool = False,  # noqa: B008
     trackers: Sequence[str] = (), on_progress: Progress | None = None,
 ) -> list[RunFolder]:  # fmt: skip
-    """Train every method with every seed, each into its run folder.
+    """Train every method with every seed, each into its own run folder.
 
-    A run that diverges is kept as ``failed``, and the others go on. With ``resume`` runs that are
-    finished are left as they are, and others go on from their last checkpoint.
+    A run that diverges gets the state "failed", and the other runs continue. For each seed, local
+    training runs first, so that its scores serve as the reference for the other methods.
+
+    Args:
+        spec: The experiment, with its defaults filled in.
+        folder: The folder for the results; see ``run_paths``.
+        source: The TOML file that the specification comes from, for error messages.
+        resume: Skip finished runs, and continue the others from their latest checkpoint.
+        trackers: Names of trackers that follow each run, such as "tensorboard".
+        on_progress: Called after each evaluation. By default each run shows its own progress bar.
+
+    Returns:
+        The run folders, seed by seed, methods in the order of the specification.
+
+    Raises:
+        SettingError: A setting is not valid, or another process uses a run folder.
     """
-    _require_unlike(spec, source)
+    _require_different_labels(spec, source)
     for name in trackers:
-        make_tracker(name)  # Refused before anything is trained.
-    places = run_paths(spec, folder)
-    ready: PreparedRun | None = prepare(spec, spec.seeds[0], source)
+        lookup_tracker(name)  # An unknown tracker is an error before training begins.
+    paths = run_paths(spec, folder)
+    prepared: PreparedRun | None = prepare(spec, spec.seeds[0], source)
     make_folder(folder)
-    if len(places) > 1:
-        assert ready is not None
-        write_atomically(folder / SPEC, to_toml(ready.spec).encode())
+    if len(paths) > 1:
+        assert prepared is not None
+        write_atomically(folder / SPEC, to_toml(prepared.spec).encode())
     for seed in spec.seeds:
-        ready = ready or prepare(spec, seed, source)
-        order = sorted(range(len(spec.methods)), key=lambda i: spec.methods[i].name != "local")
-        local: Host | None = None
-        for i in order:
-            at = places[i, seed]
-            if not (resume and is_run(at) and RunFolder(at).status["state"] == "finished"):
+        prepared = prepared or prepare(spec, seed, source)
+        local_first = sorted(
+            range(len(spec.methods)), key=lambda i: spec.methods[i].name != "local"
+        )
+        local_scores: Host | None = None
+        for i in local_first:
+            path = paths[i, seed]
+            if not (resume and is_run(path) and RunFolder(path).status["state"] == "finished"):
                 run_one(
-                    ready,
+                    prepared,
                     i,
                     seed,
-                    at,
-                    local,
+                    path,
+                    local_scores,
                     resume=resume,
                     trackers=trackers,
                     on_progress=on_progress,
                 )
-            local = _known_local(RunFolder(at)) if local is None else local
-        ready = None
-    return [RunFolder(path) for path in places.values()]
+            if local_scores is None:
+                local_scores = _read_local_scores(RunFolder(path))
+        prepared = None
+    return [RunFolder(path) for path in paths.values()]
 
 
-def _known_local(run: RunFolder) -> Host | None:
-    """What each party reaches on its own, from the run of it or from a run that has it beside."""
+def _read_local_scores(run: RunFolder) -> Host | None:
+    """Return each party's score with local training, if this run folder has it."""
     if run.status["method"] != "local":
-        beside: Host | None = run.parties["local"]
-        return beside
+        reference: Host | None = run.parties["local"]
+        return reference
     if run.status["state"] != "finished":
         return None
-    found: Host = run.lines[-1]["personal_score"]
-    return found
+    final_scores: Host = run.lines[-1]["personal_score"]
+    return final_scores
 
 
 def run_one(
-    ready: PreparedRun, number: int, seed: int, folder: Path, local: Host | None = None, *,
+    prepared: PreparedRun, number: int, seed: int, folder: Path, local_scores: Host | None = None, *,
     resume: bool = False, trackers: Sequence[str] = (), on_progress: Progress | None = None,
 ) -> None:  # fmt: skip
-    """Train one method with one seed into a run folder."""
+    """Train one method with one seed into a run folder.
+
+    Args:
+        prepared: The data, the model and the methods.
+        number: Index of the method.
+        seed: Seed of the run.
+        folder: The run folder.
+        local_scores: Each party's score with local training, if known. Otherwise local training
+            runs first, unless the specification turns it off.
+        resume: Continue from the latest checkpoint in the folder, if there is one.
+        trackers: Names of trackers that follow the run.
+        on_progress: Called after each evaluation. By default the run shows a progress bar.
+
+    Raises:
+        SettingError: Another process uses the folder.
+    """
     limit_compiled_programs()
-    spec = ready.spec.one(number, seed)
-    algorithm, label = ready.methods[number], str(spec.methods[0].label)
+    spec = prepared.spec.for_run(number, seed)
+    algorithm, label = prepared.methods[number], str(spec.methods[0].label)
     make_folder(folder)
-    with locked(folder):
-        done = latest_round(folder / CHECKPOINT) if resume else 0
-        known = _earlier(folder) if done else None
-        writer = Writer(folder, spec, ready.federation, ready.model.task, done)
-        with _state_of(writer), track(trackers, folder, spec) as observers:
-            references = known or _references(ready, spec, local, on_progress)
-            writer.parties(references)
+    with folder_lock(folder):
+        rounds_done = latest_round(folder / CHECKPOINT) if resume else 0
+        references = _read_references(folder) if rounds_done else None
+        writer = RunWriter(folder, spec, prepared.federation, prepared.model.task, rounds_done)
+        with _record_failure(writer), run_trackers(trackers, folder, spec) as observers:
+            references = references or _reference_scores(prepared, spec, local_scores, on_progress)
+            writer.write_parties(references)
 
             def observe(evaluated: NewEvaluation) -> None:
                 line = writer.observe(evaluated)
                 for observer in observers:
                     observer.observe(line)
                 if on_progress is not None:
-                    on_progress(
-                        label, evaluated.round, float(evaluated.evaluation["personal_score"].mean())
-                    )
+                    mean = float(evaluated.evaluation["personal_score"].mean())
+                    on_progress(label, evaluated.round, mean)
 
             run: Run = simulate(
-                algorithm, ready.federation, ready.model, **_recording(ready, algorithm), seed=seed,
-                checkpoint=folder / CHECKPOINT, resume=resume, observe=observe,
+                algorithm, prepared.federation, prepared.model, **_arguments(prepared, algorithm),
+                seed=seed, checkpoint=folder / CHECKPOINT, resume=resume, observe=observe,
                 progress=label if on_progress is None else False,
             )  # fmt: skip
-            writer.models(run)
+            writer.write_models(run)
             writer.finish(run, references["majority"])
 
 
-def _recording(ready: PreparedRun, algorithm: AbstractAlgorithm[Any]) -> dict[str, Any]:
-    """The arguments; F_σ is recorded for the methods that minimise it, those with λ = 0."""
-    personal = isinstance(algorithm, FedPlus) and algorithm.local.lam == 0
-    return ready.arguments | {"objective": ready.arguments["objective"] and personal}
+def _arguments(prepared: PreparedRun, algorithm: AbstractAlgorithm[Any]) -> dict[str, Any]:
+    """Return the arguments of ``simulate``; only methods with λ = 0 minimise F_σ and record it."""
+    minimises_objective = isinstance(algorithm, FedPlus) and algorithm.local.lam == 0
+    objective = prepared.arguments["objective"] and minimises_objective
+    return prepared.arguments | {"objective": objective}
 
 
 @contextlib.contextmanager
-def _state_of(writer: Writer) -> Iterator[None]:
-    """Say in ``status.json`` why a run did not end as it should."""
+def _record_failure(writer: RunWriter) -> Iterator[None]:
+    """Write to ``status.json`` why a run did not finish. A diverged run raises no further error."""
     try:
         yield
     except DivergedError as error:
-        writer.tell("failed", str(error))
+        writer.write_status("failed", str(error))
     except KeyboardInterrupt:
-        writer.tell("stopped", "stopped by Ctrl-C")
+        writer.write_status("stopped", "stopped by Ctrl-C")
         raise
     except BaseException as error:
         with contextlib.suppress(OSError):
-            writer.tell("failed", f"{type(error).__name__}: {error}")
+            writer.write_status("failed", f"{type(error).__name__}: {error}")
         raise
 
 
-def _references(
-    ready: PreparedRun, spec: Spec, local: Host | None, on_progress: Progress | None
+def _reference_scores(
+    prepared: PreparedRun, spec: Spec, local_scores: Host | None, on_progress: Progress | None
 ) -> dict[str, Host | None]:
-    """Scores to compare with: each party on its own, and always the same answer."""
-    majority = constant_answer(ready.federation, ready.model.task)
-    if local is None and spec.reference.local and spec.methods[0].name != "local":
-        local = _alone(ready, spec, on_progress)
-    return {"local": local, "majority": majority}
+    """Return each party's scores to compare with: local training, and a constant answer."""
+    majority = constant_answer(prepared.federation, prepared.model.task)
+    if local_scores is None and spec.reference.local and spec.methods[0].name != "local":
+        local_scores = _train_locally(prepared, spec, on_progress)
+    return {"local": local_scores, "majority": majority}
 
 
-def _earlier(folder: Path) -> dict[str, Host | None] | None:
-    """The references that an earlier part of the run has found."""
+def _read_references(folder: Path) -> dict[str, Host | None] | None:
+    """Return the reference scores that the run wrote before it was stopped, if there are any."""
     if not (folder / PARTIES).exists():
         return None
-    known = RunFolder(folder).parties
-    return {"local": known["local"], "majority": known["majority"]}
+    parties = RunFolder(folder).parties
+    return {"local": parties["local"], "majority": parties["majority"]}
 
 
-def _alone(ready: PreparedRun, spec: Spec, on_progress: Progress | None) -> Host | None:
-    """(N,): what each party reaches on its own; None if that diverges."""
+def _train_locally(prepared: PreparedRun, spec: Spec, on_progress: Progress | None) -> Host | None:
+    """Train each party alone; return the (N,) scores, or None if that diverges."""
     eta = spec.reference.eta or 0.0
-    apart = {"path": (), "objective": False, "evaluate_every": spec.train.rounds, "faults": ()}
-    given = {k: v for k, v in ready.arguments.items() if k != "checkpoint_every"}
+    overrides = {
+        "path": (), "objective": False, "evaluate_every": spec.train.rounds, "faults": (),
+    }  # fmt: skip
+    arguments = {k: v for k, v in prepared.arguments.items() if k != "checkpoint_every"}
     try:
-        alone = simulate(
-            presets.local_sgd(eta=eta), ready.federation, ready.model, **given | apart,
-            seed=spec.seeds[0], progress="each party alone" if on_progress is None else False,
+        run = simulate(
+            presets.local_sgd(eta=eta), prepared.federation, prepared.model,
+            **arguments | overrides, seed=spec.seeds[0],
+            progress="each party alone" if on_progress is None else False,
         )  # fmt: skip
     except DivergedError:
         warnings.warn(
-            f"Each party alone diverges with eta = {eta:g}, so there is nothing to compare with. "
-            "Set reference.eta lower.",
+            f"Training each party alone diverges with eta = {eta:g}, so the local reference is "
+            "missing. Set reference.eta lower.",
             stacklevel=2,
         )
         return None
-    found: Host = alone.evaluations["personal_score"][-1]
-    return found
+    scores: Host = run.evaluations["personal_score"][-1]
+    return scores
 
 
-def _require_unlike(spec: Spec, source: TomlSource) -> None:
-    labels = [str(one.label) for one in spec.methods]
-    twice = [i for i, label in enumerate(labels) if label in labels[:i]]
-    if twice:
+def _require_different_labels(spec: Spec, source: TomlSource) -> None:
+    labels = [str(method.label) for method in spec.methods]
+    repeated = [i for i, label in enumerate(labels) if label in labels[:i]]
+    if repeated:
         raise SettingError(
-            f"{source.where(('methods', twice[0]))}methods must have different labels, got "
-            f'{labels[twice[0]]!r} twice. Give each its own, e.g. label = "FedAvg+ δ=0.1".'
+            f"{source.location(('methods', repeated[0]))}methods must have different labels, got "
+            f'{labels[repeated[0]]!r} twice. Give each its own, e.g. label = "FedAvg+ δ=0.1".'
         )

@@ -1,4 +1,4 @@
-"""How far a run is: ``status.json``, replaced while it goes on."""
+"""Writes ``status.json``, the state and the progress of a run."""
 
 import os
 import platform
@@ -12,34 +12,38 @@ from fedplus.experiments.run_folder import FORMAT, STATUS
 
 
 class Status:
-    """What the list of runs says of one."""
+    """The ``status.json`` of a run, replaced after every evaluation.
+
+    Args:
+        folder: The run folder.
+        about: Entries that do not change, such as the label and the seed.
+    """
 
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
-        """Begin; ``about`` is what does not change."""
         self._path = folder / STATUS
-        self._begun = time.monotonic()
-        self._told: dict[str, Any] = {
+        self._start = time.monotonic()
+        self._content: dict[str, Any] = {
             "format": FORMAT, "state": "running", **about,
             "mean": None, "worst": None, "global_mean": None,
             "started": timestamp(), "updated": timestamp(), "seconds": 0.0,
             "pid": os.getpid(), "host": platform.node(), "message": "",
         }  # fmt: skip
 
-    def tell(self, state: str, message: str = "") -> None:
-        """Replace the file."""
-        seconds = round(time.monotonic() - self._begun, 3)
-        self._told |= {
+    def write(self, state: str, message: str = "") -> None:
+        """Write the file with this state ("running", "finished", ...) and message."""
+        seconds = round(time.monotonic() - self._start, 3)
+        self._content |= {
             "state": state,
             "message": message,
             "updated": timestamp(),
             "seconds": seconds,
         }
-        write_json(self._path, self._told)
+        write_json(self._path, self._content)
 
-    def evaluated(self, line: Mapping[str, Any], **more: Any) -> None:
-        """Another line of ``rounds.jsonl`` is there."""
-        self._told |= {
+    def record_evaluation(self, line: Mapping[str, Any], **more: Any) -> None:
+        """Write the file with the scores of a new line of ``rounds.jsonl`` and ``more`` entries."""
+        self._content |= {
             "round": line["round"], "mean": line["personal"]["mean"],
             "worst": line["personal"]["worst"], "global_mean": line["global"]["mean"], **more,
         }  # fmt: skip
-        self.tell("running")
+        self.write("running")

@@ -1,4 +1,4 @@
-"""A TOML file with the lines of its keys, so that a complaint can say where."""
+"""Reads a TOML file with the line numbers of its keys, so that error messages can name the line."""
 
 import contextlib
 import re
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from fedplus.check import SettingError
 from fedplus.data.tables import UnclearTaskError
 
-Place = tuple[str | int, ...]
-"""Of a key: the names of its tables, the number in a list of tables, its own name."""
+KeyPath = tuple[str | int, ...]
+"""Location of a key: names of its tables, index in a list of tables, its own name."""
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
@@ -19,37 +19,48 @@ _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
 
 class TomlSource(NamedTuple):
-    """Where a specification comes from; without a path, from the command line."""
+    """The file that a specification comes from; ``path`` is None for the command line."""
 
     path: Path | None = None
-    lines: dict[Place, int] = {}  # noqa: RUF012 - A NamedTuple's default, never changed.
+    lines: dict[KeyPath, int] = {}  # noqa: RUF012 - A NamedTuple's default, never changed.
 
-    def where(self, place: Place) -> str:
-        """``FILE, line 7: `` for a key, or for the table that it should be in."""
+    def location(self, key_path: KeyPath) -> str:
+        """Return the start of an error message about a key, such as ``FILE, line 7: ``.
+
+        The line of the enclosing table is given if the file does not have the key. The result is
+        empty for the command line.
+        """
         if self.path is None:
             return ""
-        while place and place not in self.lines:
-            place = place[:-1]
-        line = f", line {self.lines[place]}" if place else ""
+        while key_path and key_path not in self.lines:
+            key_path = key_path[:-1]
+        line = f", line {self.lines[key_path]}" if key_path else ""
         return f"{self.path}{line}: "
 
     @contextlib.contextmanager
-    def at(self, *place: str | int) -> Iterator[None]:
-        """Say where, in a complaint about what this table asks for."""
+    def locate_errors(self, *table: str | int) -> Iterator[None]:
+        """Add the file and the line to every ``SettingError`` about this table in a ``with`` block."""
         try:
             yield
         except UnclearTaskError:
-            raise  # The command line says where, or asks.
+            raise  # The command line adds the location itself, or asks the user.
         except SettingError as error:
-            said = str(error)
-            about = (said.split(" ", 1)[0], *re.findall(r"got (\w+)", said))
-            named = [(*place, word.split(".")[-1]) for word in about]
-            found = next((one for one in named if one in self.lines), place)
-            raise SettingError(f"{self.where(found)}{said}") from error
+            message = str(error)
+            words = (message.split(" ", 1)[0], *re.findall(r"got (\w+)", message))
+            candidates = [(*table, word.split(".")[-1]) for word in words]
+            key_path = next((key for key in candidates if key in self.lines), table)
+            raise SettingError(f"{self.location(key_path)}{message}") from error
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], TomlSource]:
-    """The file's content, and where its keys are."""
+    """Read a TOML file.
+
+    Returns:
+        The tables, and the source with the line of each key.
+
+    Raises:
+        SettingError: The file cannot be read, is not UTF-8 or is not TOML.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -62,29 +73,29 @@ def read_toml(path: Path) -> tuple[dict[str, Any], TomlSource]:
         raise SettingError(f"{path} is not TOML: {error}.") from error
 
 
-def key_lines(text: str) -> dict[Place, int]:
-    r"""The line of each key and table.
+def key_lines(text: str) -> dict[KeyPath, int]:
+    r"""Return the line number of each key and table.
 
-    >>> places('seeds = [0]\n[[methods]]\nname = "fedavg"\n')
+    >>> key_lines('seeds = [0]\n[[methods]]\nname = "fedavg"\n')
     {('seeds',): 1, ('methods', 0): 2, ('methods', 0, 'name'): 3}
     """
-    found: dict[Place, int] = {}
-    counts: dict[Place, int] = {}
-    table: Place = ()
+    lines: dict[KeyPath, int] = {}
+    last_index: dict[KeyPath, int] = {}
+    table: KeyPath = ()
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
-            name = _parts(header[2])
+            name = _split_name(header[2])
             if header[1] == "[[":
-                counts[name] = counts.get(name, -1) + 1
-                table = (*name, counts[name])
+                last_index[name] = last_index.get(name, -1) + 1
+                table = (*name, last_index[name])
             else:
-                inside = next((n for n in counts if name[: len(n)] == n), ())
-                table = (*inside, counts[inside], *name[len(inside) :]) if inside else name
-            found.setdefault(table, number)
+                parent = next((n for n in last_index if name[: len(n)] == n), ())
+                table = (*parent, last_index[parent], *name[len(parent) :]) if parent else name
+            lines.setdefault(table, number)
         elif key := _KEY.match(line):
-            found.setdefault((*table, *_parts(key[1])), number)
-    return found
+            lines.setdefault((*table, *_split_name(key[1])), number)
+    return lines
 
 
-def _parts(name: str) -> Place:
+def _split_name(name: str) -> KeyPath:
     return tuple(part.strip("\"'") for part in _PART.findall(name))

@@ -1,4 +1,7 @@
-"""A run folder, written while the run goes on: see docs/runs.md for what is in it."""
+"""Writes the run folder of a simulated run while it trains; docs/runs.md describes the files.
+
+A run that is resumed keeps the lines of ``rounds.jsonl`` up to its checkpoint; see ``runner``.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,17 +34,23 @@ from fedplus.simulation import Run
 from fedplus.simulation.recorder import NewEvaluation
 
 
-class Writer:
-    """Keeps one run's folder up to date."""
+class RunWriter:
+    """Writes the files of one run folder.
+
+    Args:
+        folder: The run folder. It is created if it does not exist.
+        spec: The specification, with one method and one seed.
+        federation: The data.
+        task: The task, which names the score.
+        done: Number of rounds that the checkpoint contains, if the run is resumed.
+    """
 
     def __init__(
         self, folder: Path, spec: Spec, federation: Federation, task: Task, done: int = 0
     ) -> None:
-        """Begin the folder, or go on with it: ``done`` rounds are kept by a checkpoint."""
         self.folder = folder
         self._federation, self._task, self._path = federation, task, tuple(spec.train.path)
         self._standardised = spec.data.standardise
-        self._round = 0
         (method,), (seed,) = spec.methods, spec.seeds
         about = {
             "label": method.label, "method": method.name, "data": federation.name,
@@ -51,49 +60,57 @@ class Writer:
         self._status = Status(folder, about)
         make_folder(folder)
         write_atomically(folder / SPEC, to_toml(spec).encode())
-        write_json(folder / ENV, describe_environment() | self._first_command())
-        self._begin_rounds(done)
-        self.tell("running")
+        write_json(folder / ENV, describe_environment() | self._original_command())
+        remaining = truncate_rounds(folder / ROUNDS, done)
+        self._last_round = int(remaining[-1]["round"]) if remaining else 0
+        self.write_status("running")
 
-    def _first_command(self) -> dict[str, Any]:
-        """What began the run, where it only goes on now."""
-        known = (self.folder / ENV).is_file()
-        return {"command": RunFolder(self.folder).env.get("command")} if known else {}
+    def _original_command(self) -> dict[str, Any]:
+        """Return the command that started the run, if this is a resumed run."""
+        is_resumed = (self.folder / ENV).is_file()
+        return {"command": RunFolder(self.folder).env.get("command")} if is_resumed else {}
 
-    def _begin_rounds(self, done: int) -> None:
-        """Keep the lines that the checkpoint vouches for; the others will be written again."""
-        kept = truncate_rounds(self.folder / ROUNDS, done)
-        self._round = int(kept[-1]["round"]) if kept else 0
-
-    def parties(self, references: Mapping[str, Host | None]) -> None:
-        """Who takes part, and scores to compare with."""
+    def write_parties(self, references: Mapping[str, Host | None]) -> None:
+        """Write ``parties.json``: the parties, and the reference scores by name."""
         write_json(self.folder / PARTIES, _parties(self._federation, references))
 
     def observe(self, evaluated: NewEvaluation) -> dict[str, Any]:
-        """Another line, which is returned, and how far the run is."""
+        """Append an evaluation to ``rounds.jsonl``, update ``status.json``, and return the line.
+
+        A resumed simulation reports the evaluations before its checkpoint again. Those whose lines
+        are already in the file are not appended.
+        """
         line = round_line(evaluated, self._federation.test.size, self._task.better, self._path)
-        if evaluated.round > self._round:
+        if evaluated.round > self._last_round:
             append_round(self.folder / ROUNDS, line)
-            self._round = evaluated.round
-        self._status.evaluated(line)
+            self._last_round = evaluated.round
+        self._status.record_evaluation(line)
         return line
 
-    def finish(self, run: Run, constant: Host | None) -> None:
-        """Say that the run has ended; warn if always the same answer would have been better."""
+    def finish(self, run: Run, constant_scores: Host | None) -> None:
+        """Set the state "finished", with a warning if a constant answer scores better.
+
+        Args:
+            run: The finished run.
+            constant_scores: (N,) score of the constant answer for each party, if known.
+        """
         warning = ""
-        if constant is not None:
-            mean = float(run.evaluations["personal_score"][-1].mean())
-            known = float(np.mean(constant))
-            told = self._task.score_name, self._task.better, mean, known, self._standardised
-            warning = warn_below_constant_answer(*told)
-        self.tell("finished", f"The run {warning}" if warning else "")
+        if constant_scores is not None:
+            warning = warn_below_constant_answer(
+                self._task.score_name,
+                self._task.better,
+                float(run.evaluations["personal_score"][-1].mean()),
+                float(np.mean(constant_scores)),
+                self._standardised,
+            )
+        self.write_status("finished", f"The run {warning}" if warning else "")
 
-    def tell(self, state: str, message: str = "") -> None:
-        """Replace ``status.json``."""
-        self._status.tell(state, message)
+    def write_status(self, state: str, message: str = "") -> None:
+        """Write ``status.json`` with this state and message."""
+        self._status.write(state, message)
 
-    def models(self, run: Run) -> None:
-        """Each party's model and the global one, as safetensors by parameter name."""
+    def write_models(self, run: Run) -> None:
+        """Write the model of each party and the global model as safetensors files."""
         from safetensors.numpy import save
 
         shapes = {name: leaf.shape for name, leaf in named_arrays(run.parameters()).items()}
@@ -118,7 +135,7 @@ def _tensors(w: Host, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Host]:
 
 
 def _parties(federation: Federation, references: Mapping[str, Host | None]) -> dict[str, Any]:
-    scores = {name: None if of is None else json_numbers(of) for name, of in references.items()}
+    scores = {k: None if score is None else json_numbers(score) for k, score in references.items()}
     return {
         "names": list(federation.names),
         "train": federation.train.size.tolist(),

@@ -1,4 +1,4 @@
-"""Fed+ across real machines, on Flower: a strategy for the server, a ``Party`` for each client."""
+"""Fed+ on real machines with Flower: a strategy for the server and a ``Party`` for each client."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from fedplus.flower.in_process_grid import InProcessGrid
     from fedplus.flower.strategy import FedPlus
 else:
-    SERVERS = {
+    SERVER_NAMES = {
         "FedPlus": "fedplus.flower.strategy",
         "InProcessGrid": "fedplus.flower.in_process_grid",
     }
 
     def __getattr__(name: str) -> Any:
-        """What the server needs, and with it JAX: a party does without."""
-        if name in SERVERS:
-            return getattr(import_module(SERVERS[name]), name)
+        """Import the server's classes on first use: they need JAX, which a party does not."""
+        if name in SERVER_NAMES:
+            return getattr(import_module(SERVER_NAMES[name]), name)
         raise AttributeError(f"module 'fedplus.flower' has no attribute {name!r}")
 
 

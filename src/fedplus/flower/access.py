@@ -1,9 +1,9 @@
 """Restricts a SuperLink or SuperNode to the user who runs it.
 
-Flower 1.41 and 1.42 ask local callers for no credentials. Whoever reaches a SuperLink's port can start
-a run, and whoever reaches a SuperNode's port can take its tasks and read its state. Linux knows which
-user owns the other end of a local connection, so every request is checked for that. The fleet interface
-is left to Flower, which checks the signature of each registered party.
+Flower 1.41 and 1.42 do not ask local callers for credentials. Anyone who reaches a SuperLink's port
+can start a run, and anyone who reaches a SuperNode's port can take its tasks and read its state. Linux
+knows which user owns the other end of a local connection, so every request is checked for that. The
+fleet interface is not restricted here: Flower checks the signature of each registered party.
 """
 
 import ipaddress
@@ -23,17 +23,18 @@ from fedplus.check import require
 FLEET = "/v1/fleet/"
 TCP, TCP6 = Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6")
 ESTABLISHED = b"01"
-TRIES = 5
-"""The kernel hands a table out page by page, so a busy one may lack a row once."""
+ATTEMPTS = 5
+"""Readings of the kernel's tables: it returns a table page by page, so one reading may miss a row."""
 
 Address = tuple[str, int]
 
 
 def restrict_to_owner() -> None:
-    """Make every HTTP server of this process refuse other users, but for the fleet interface.
+    """Make every HTTP server of this process refuse other users, except on the fleet interface.
 
     Raises:
-        SettingError: This system does not tell who opened a connection, or Uvicorn has changed.
+        SettingError: This system does not show who opened a connection, or this version of Uvicorn
+            cannot be restricted.
     """
     require(
         can_identify_users(), "the operating system", sys.platform, "Linux with /proc",
@@ -48,23 +49,23 @@ def restrict_to_owner() -> None:
 
     def load_restricted(config: uvicorn.Config) -> None:
         load(config)  # type: ignore[misc]
-        # Outermost, where the client's address is not yet taken from X-Forwarded-For.
+        # This must be the outermost layer: further in, Uvicorn believes X-Forwarded-For.
         config.loaded_app = OwnerOnly(config.loaded_app, owner)
 
     setattr(uvicorn.Config, "load", load_restricted)  # noqa: B010
 
 
 def can_identify_users() -> bool:
-    """Return whether this system tells which user has opened a local connection."""
+    """Return whether this system shows which user has opened a local connection."""
     return TCP.exists()
 
 
 class OwnerOnly:
-    """ASGI middleware that answers 403 to requests of other users.
+    """ASGI middleware that answers requests of other users with status 403.
 
     Args:
         app: The application to protect.
-        owner: The user id whose requests are let through.
+        owner: The id of the user whose requests are passed on.
     """
 
     def __init__(self, app: ASGIApp, owner: int) -> None:
@@ -80,9 +81,9 @@ class OwnerOnly:
             await self.app(scope, receive, send)
             return
         caller = "a user of another machine" if user is None else f"uid {user}"
-        said = f"Only the user of this process (uid {self.owner}) may do this, got {caller}."
-        log(WARNING, "Refused %s: %s", scope["path"], said)
-        refusal = JSONResponse({"detail": said}, 403)
+        detail = f"Only the user of this process (uid {self.owner}) may do this, got {caller}."
+        log(WARNING, "Refused %s: %s", scope["path"], detail)
+        refusal = JSONResponse({"detail": detail}, 403)
         await (WebSocketClose() if scope["type"] == "websocket" else refusal)(scope, receive, send)
 
 
@@ -90,7 +91,7 @@ def connection_owner(client: Address | None, server: Address | None) -> int | No
     """Return the id of the local user who opened a connection.
 
     Args:
-        client: Address and port of the end that opened it.
+        client: Address and port of the end that opened the connection.
         server: Address and port of the end that accepted it.
 
     Returns:
@@ -98,31 +99,32 @@ def connection_owner(client: Address | None, server: Address | None) -> int | No
     """
     if client is None or server is None:
         return None
-    pairs = zip(_entries(client), _entries(server), strict=True)
+    pairs = zip(_table_entries(client), _table_entries(server), strict=True)
     rows = [b": %b %b " % pair for pair in pairs]
-    for _ in range(TRIES):
+    for _ in range(ATTEMPTS):
         for table in (TCP, TCP6):
             content = table.read_bytes() if table.exists() else b""
-            found = [at for at in map(content.find, rows) if at >= 0]
-            if found:
+            offsets = [offset for offset in map(content.find, rows) if offset >= 0]
+            if offsets:
                 # Columns, after the two addresses: state, queues, timer, retries, user, timeout, inode.
-                state, _, _, _, user, _, inode = content[found[0] :].split(None, 10)[3:10]
-                # A closed socket keeps a row without an inode; older kernels give it to root.
+                state, _, _, _, user, _, inode = content[offsets[0] :].split(None, 10)[3:10]
+                # A closed socket keeps a row without an inode; older kernels show root as its owner.
                 return int(user) if state == ESTABLISHED and int(inode) else None
     return None
 
 
-def _entries(address: Address) -> list[bytes]:
-    """Return an address as the kernel's tables write it; an IPv4 address may be in both tables."""
+def _table_entries(address: Address) -> list[bytes]:
+    """Return an address as the kernel's tables show it; an IPv4 address may be in both tables."""
     try:
         ip = ipaddress.IPv6Address(address[0])
         ip4 = ip.ipv4_mapped
     except ValueError:
         ip4 = ipaddress.IPv4Address(address[0])
         ip = ipaddress.IPv6Address(f"::ffff:{ip4}")
-    return [_entry(one.packed, address[1]) for one in (ip, ip4) if one is not None]
+    versions = (version.packed for version in (ip, ip4) if version is not None)
+    return [_table_entry(packed, address[1]) for packed in versions]
 
 
-def _entry(packed: bytes, port: int) -> bytes:
-    words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
+def _table_entry(packed: bytes, port: int) -> bytes:
+    words = (int.from_bytes(packed[i : i + 4], sys.byteorder) for i in range(0, len(packed), 4))
     return f"{''.join(f'{word:08X}' for word in words)}:{port:04X}".encode()

@@ -1,7 +1,7 @@
-"""Certificates and node keys for a federation of one's own: TLS for the server, a key for each party.
+"""Creates TLS certificates for the server and a node key for each party.
 
-For trials and for small consortia that have no certificate authority. Where there is one, have it sign
-the server's certificate and give the parties its root certificate.
+They are meant for trials and for small consortia without a certificate authority. If you have an
+authority, let it sign the server's certificate, and give its root certificate to the parties.
 """
 
 import datetime
@@ -16,15 +16,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedplus.check import require, require_integer
-from fedplus.files import SHARED, write_atomically
+from fedplus.files import PRIVATE, SHARED, write_atomically
 
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
-SECRET = 0o600
+"""File names of the authority's certificate, the server's certificate and the server's key."""
 LABEL = re.compile("[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
 VALID_HOSTS = "host names such as server.example.org or IP addresses such as 10.0.0.7"
-ADVICE = (
-    "Give no scheme, port or path; write a name with other letters in its ASCII form (xn--...)."
-)
+ADVICE = "Leave out the scheme, port and path; write international names in ASCII form (xn--...)."
 KEY_USAGES = (
     "digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
     "key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
@@ -34,14 +32,14 @@ KEY_USAGES = (
 def write_certificates(folder: Path, hosts: Sequence[str], days: int = 90) -> None:
     """Write an authority's certificate, and a server's certificate and key signed by it.
 
-    The files are ``ca.crt``, ``server.pem`` and ``server.key``. The authority's own key is not kept, so
-    nobody can sign another certificate with it. Every call makes an authority with another name and
-    key: a file with the certificates of two authorities verifies the servers of both.
+    The files are ``ca.crt``, ``server.pem`` and ``server.key``. The authority's own key is discarded,
+    so that nobody can sign another certificate with it. Every call creates an authority with a new
+    name and key: a file with the certificates of two authorities verifies the servers of both.
 
     Args:
-        folder: Where the files are written. It is created if it does not exist.
+        folder: The folder to write to. It is created if it does not exist.
         hosts: Names and addresses under which parties reach the server.
-        days: How long the certificates are valid.
+        days: The number of days for which the certificates are valid.
 
     Raises:
         SettingError: There is no host, a host is not a valid name or address, or ``days`` is not a
@@ -68,16 +66,21 @@ def write_certificates(folder: Path, hosts: Sequence[str], days: int = 90) -> No
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    write_atomically(folder / KEY, _private(server_key, serialization.PrivateFormat.PKCS8), SECRET)
+    private = _private_bytes(server_key, serialization.PrivateFormat.PKCS8)
+    write_atomically(folder / KEY, private, PRIVATE)
     write_atomically(folder / CERTIFICATE, server.public_bytes(serialization.Encoding.PEM), SHARED)
     write_atomically(folder / AUTHORITY, root.public_bytes(serialization.Encoding.PEM), SHARED)
 
 
 def write_key(path: Path) -> None:
-    """A party's key, and beside it the public one (``.pub``): as ``ssh-keygen -t ecdsa -b 384``."""
+    """Write a new key for a party, as ``ssh-keygen -t ecdsa -b 384`` does.
+
+    Args:
+        path: The file for the private key. The public key goes to the same name with ``.pub``.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP384R1())
-    write_atomically(path, _private(key, serialization.PrivateFormat.OpenSSH), SECRET)
+    write_atomically(path, _private_bytes(key, serialization.PrivateFormat.OpenSSH), PRIVATE)
     public = key.public_key().public_bytes(
         serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
@@ -85,7 +88,7 @@ def write_key(path: Path) -> None:
 
 
 def public_key_path(path: Path) -> Path:
-    """Where the public part of a party's key is."""
+    """Return the path of the public key that belongs to a private key."""
     return path.with_name(f"{path.name}.pub")
 
 
@@ -93,7 +96,7 @@ def _certificate(
     subject: str, key: ec.EllipticCurvePrivateKey, issuer: str, issuer_id: x509.SubjectKeyIdentifier,
     days: int,
 ) -> x509.CertificateBuilder:  # fmt: skip
-    """Return what both certificates have in common: names, key, validity and key identifiers."""
+    """Return a certificate with the parts that both have: names, key, validity, key identifiers."""
     now = datetime.datetime.now(datetime.UTC)
     own_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     signer_id = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer_id)
@@ -123,7 +126,7 @@ def _general_name(host: str) -> x509.GeneralName:
     """Return a host as an IP address or a DNS name, as a certificate lists it.
 
     Raises:
-        SettingError: The host is neither.
+        SettingError: The host is neither an IP address nor a DNS name.
     """
     require(isinstance(host, str) and _is_host(host), "hosts", repr(host), VALID_HOSTS, ADVICE)
     try:
@@ -147,5 +150,5 @@ def _is_address(host: str) -> bool:
     return "%" not in host  # A certificate cannot hold the zone of a link-local address.
 
 
-def _private(key: ec.EllipticCurvePrivateKey, kind: serialization.PrivateFormat) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, kind, serialization.NoEncryption())
+def _private_bytes(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())

@@ -1,7 +1,7 @@
-"""``fedplus-superlink`` and ``fedplus-supernode``: Flower's commands, protected.
+"""``fedplus-superlink`` and ``fedplus-supernode``: Flower's commands with access control.
 
-They take all options of ``flower-superlink`` and ``flower-supernode``, and refuse to start where the
-protection would not hold.
+They accept all options of ``flower-superlink`` and ``flower-supernode``, and refuse to start if the
+access control would not work.
 """
 
 import argparse
@@ -17,53 +17,48 @@ from flwr.common.constant import FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_G
 from fedplus.check import SettingError, require
 from fedplus.flower.access import restrict_to_owner
 
-CHECKED = ("1.41", "1.42")
-"""Versions of Flower whose code these commands are known to protect."""
+SUPPORTED_VERSIONS = ("1.41", "1.42")
+"""Versions of Flower for which the access control was checked."""
 
 
 def superlink() -> None:
-    """Run ``flower-superlink``; only the user who runs it may give it orders."""
+    """Run ``flower-superlink`` so that only the user who runs it can control it."""
     parser = _parser("fedplus-superlink")
-    given, rest = parser.parse_known_args()
-    with _OneLine(parser):
-        _require_checked_flower()
+    options, flower_options = parser.parse_known_args()
+    with _ExitOnSettingError(parser):
+        _require_supported_flower()
         for name in (FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_GRPC_FLEET_API):
-            require(
-                name not in os.environ,
-                name,
-                os.environ.get(name),
-                "unset",
-                "It opens another port.",
-            )
-        _restrict(given)
+            value = os.environ.get(name)
+            require(value is None, name, value, "unset", "It opens another port.")
+        _restrict_access(options)
     from flwr.superlink.cli import flower_superlink
 
-    _hand_over(flower_superlink, "flower-superlink", rest)
+    _run_flower(flower_superlink, "flower-superlink", flower_options)
 
 
 def supernode() -> None:
-    """Run ``flower-supernode``; only pinned apps run, and only its own user may call it."""
+    """Run ``flower-supernode`` so that it runs only pinned apps and answers only its own user."""
     parser = _parser("fedplus-supernode")
     parser.add_argument(
         "--app-hash", action="append", default=[], metavar="SHA256",
-        help="The hash of an app that may run here, from `fedplus app-hash`; may be repeated.",
+        help="hash of an app that may run here, as `fedplus app-hash` prints it; can be repeated",
     )  # fmt: skip
-    given, rest = parser.parse_known_args()
-    with _OneLine(parser):
-        _require_checked_flower()
+    options, flower_options = parser.parse_known_args()
+    with _ExitOnSettingError(parser):
+        _require_supported_flower()
         from fedplus.flower.pinning import pin_apps
 
-        pin_apps(given.app_hash)
-        _restrict(given)
+        pin_apps(options.app_hash)
+        _restrict_access(options)
     from flwr.supernode.cli import flower_supernode
 
-    _hand_over(flower_supernode, "flower-supernode", rest)
+    _run_flower(flower_supernode, "flower-supernode", flower_options)
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
-    flowers = name.replace("fedplus", "flower")
+    flower_name = name.replace("fedplus", "flower")
     parser = argparse.ArgumentParser(
-        name, allow_abbrev=False, epilog=f"All other options are those of {flowers}."
+        name, allow_abbrev=False, epilog=f"All other options are those of {flower_name}."
     )
     parser.add_argument(
         "--allow-any-user", action="store_true",
@@ -72,8 +67,8 @@ def _parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-class _OneLine:
-    """Turns a ``SettingError`` into one line and exit status 2."""
+class _ExitOnSettingError:
+    """Prints a ``SettingError`` in one line and exits with status 2."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.parser = parser
@@ -86,26 +81,25 @@ class _OneLine:
             self.parser.exit(2, f"{self.parser.prog}: {error}\n")
 
 
-def _restrict(given: argparse.Namespace) -> None:
-    if given.allow_any_user:
-        log(
-            WARNING, "--allow-any-user: every user of this machine can give orders to this process."
-        )
+def _restrict_access(options: argparse.Namespace) -> None:
+    if options.allow_any_user:
+        log(WARNING, "--allow-any-user: every user of this machine can control this process.")
     else:
         restrict_to_owner()
 
 
-def _require_checked_flower() -> None:
+def _require_supported_flower() -> None:
     version = flwr.__version__
     require(
-        version.startswith(tuple(f"{known}." for known in CHECKED)), "flwr", version,
-        f"version {' or '.join(CHECKED)}", "Other versions may not be protected.",
+        version.startswith(tuple(f"{supported}." for supported in SUPPORTED_VERSIONS)), "flwr",
+        version, f"version {' or '.join(SUPPORTED_VERSIONS)}",
+        "The access control may not work with other versions.",
     )  # fmt: skip
 
 
-def _hand_over(command: Callable[[], None], name: str, arguments: list[str]) -> None:
-    """Run one of Flower's commands, which read their arguments from ``sys.argv``."""
-    sys.argv = [name, *arguments]
+def _run_flower(command: Callable[[], None], name: str, options: list[str]) -> None:
+    """Run one of Flower's commands, which read their options from ``sys.argv``."""
+    sys.argv = [name, *options]
     command()
 
 

@@ -1,4 +1,4 @@
-"""Parties in this process: to try a party's code, and to test, without any server."""
+"""A Flower grid whose parties run in this process, to try and to test an app without any server."""
 
 import traceback
 import uuid
@@ -13,28 +13,29 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from typing_extensions import override
 
-SERVER = 1
-FAILED = 0
+SERVER_NODE = 1
+ERROR_CODE = 0
 
 
 def error_reply(message: Message, reason: str) -> Message:
-    """An error in the place of a party's reply."""
-    return Message(Error(FAILED, reason), reply_to=message)
+    """Return an error that takes the place of a party's reply."""
+    return Message(Error(ERROR_CODE, reason), reply_to=message)
 
 
 def set_sender() -> None:
-    """Say who sends messages in this process, which Flower's own programs say when they start."""
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, SERVER, 1
+    """Set the sender of this process's messages, as Flower's own programs do when they start."""
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, SERVER_NODE, 1
 
 
 class InProcessGrid(Grid):
-    """Calls the ``ClientApp`` for each message; a party that fails answers with an error.
+    """A grid that calls the ``ClientApp`` for each message; a failing party replies with an error.
 
     Args:
         app: The parties' code.
-        parties: Their ids, or how many.
-        run_config: As in the app's ``pyproject.toml``.
-        tamper: Changes a reply on its way, or drops it (None): for tests of faults.
+        parties: The node ids of the parties, or their number.
+        run_config: The run configuration, as in the app's ``pyproject.toml``.
+        tamper: A function that changes a reply on its way, or drops it by returning None. It is meant
+            for tests of faults.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class InProcessGrid(Grid):
             for k, node in enumerate(ids)
         }  # fmt: skip
         self.connected = list(ids)
-        """Who can be reached; take one away, or bring it back."""
+        """Nodes that can be reached. Tests remove nodes and add them again."""
 
     @override
     def set_run(self, run: Run) -> None:
@@ -82,15 +83,15 @@ class InProcessGrid(Grid):
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         ids = []
         for message in messages:
-            name = uuid.uuid4().hex
-            message.metadata.__dict__["_message_id"] = name
-            ids.append(name)
-            reply = self._answered(message)
+            message_id = uuid.uuid4().hex
+            message.metadata.__dict__["_message_id"] = message_id
+            ids.append(message_id)
+            reply = self._call_party(message)
             if reply is not None:
-                self._replies[name] = reply
+                self._replies[message_id] = reply
         return ids
 
-    def _answered(self, message: Message) -> Message | None:
+    def _call_party(self, message: Message) -> Message | None:
         node = message.metadata.dst_node_id
         if node not in self.connected:
             return None
@@ -103,7 +104,7 @@ class InProcessGrid(Grid):
 
     @override
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        return [self._replies.pop(name) for name in message_ids if name in self._replies]
+        return [self._replies.pop(key) for key in message_ids if key in self._replies]
 
     @override
     def send_and_receive(

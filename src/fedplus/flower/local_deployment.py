@@ -1,4 +1,4 @@
-"""A real deployment on this machine: a SuperLink and SuperNodes with TLS and keys, each a process."""
+"""Deploys a Flower app on this machine with TLS and keys: SuperLink and SuperNodes as processes."""
 
 import contextlib
 import json
@@ -27,43 +27,44 @@ from fedplus.flower.pinning import app_hash
 from fedplus.flower.processes import HOST, descendants, free_port, is_listening, kill, terminate
 
 CONNECTION = "here"
-"""How the ``flwr`` command calls this deployment."""
+"""The name of this deployment's connection in the configuration of the ``flwr`` command."""
 COMPLETED = "finished:completed"
 UMASK = 0o077
 """File mode mask of all processes: databases and logs are readable by their owner only."""
 BIN = Path(sys.executable).parent
 COMMANDS = (sys.executable, "-m", "fedplus.flower.commands")
-"""Flower's SuperLink and SuperNode, protected."""
+"""The commands that run Flower's SuperLink and SuperNode with access control."""
 ANY_USER = () if can_identify_users() else ("--allow-any-user",)
-"""For systems on which other users of the machine cannot be told apart."""
+"""An option for systems that cannot identify the user of a local connection."""
 
 
 class LocalDeployment:
-    """Starts and stops the processes, and keeps what they write.
+    """Starts and stops the processes of a deployment, and gives access to their logs.
 
     Args:
         app: The folder of a Flower app.
-        folder: For certificates, keys, logs, Flower's database and the models (``state``). What is
-            there is used again, so that a deployment goes on where it was. Only its owner can read it.
-        extra: Environment variables for all processes.
+        folder: The folder for certificates, keys, logs, Flower's database and the models (``state``).
+            Existing files are used again, so that a deployment continues where it stopped. Only the
+            owner can read the folder.
+        environment: Additional environment variables for all processes.
         apps: Further apps that parties may run. All others are refused.
     """
 
     def __init__(
-        self, app: Path, folder: Path, extra: Mapping[str, str] | None = None,
+        self, app: Path, folder: Path, environment: Mapping[str, str] | None = None,
         apps: Sequence[Path] = (),
     ) -> None:  # fmt: skip
         self.app, self.folder, self.apps = app.resolve(), folder.resolve(), (app, *apps)
         self.port = free_port()
         self.runtime_ports: dict[int, int] = {}
-        """Where each party's own processes reach its SuperNode."""
+        """The port on which each party's own processes reach its SuperNode."""
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {
             **os.environ, "FLWR_HOME": str(self.folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
             "FEDPLUS_STATE": str(self.folder / "state"),
-            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **(extra or {}),
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **(environment or {}),
         }  # fmt: skip
         make_folder(self.folder / "flwr")
         self.folder.chmod(0o700)
@@ -75,21 +76,30 @@ class LocalDeployment:
             f"root-certificates = {json.dumps(str(self.folder / AUTHORITY))}\n"
         )
 
-    def superlink(self) -> None:
-        """Start the server's SuperLink and wait until it answers."""
-        self.start(
+    def start_superlink(self) -> None:
+        """Start the server's SuperLink and wait until it accepts connections.
+
+        Raises:
+            RuntimeError: The process has ended; the message shows the end of its log.
+        """
+        self.start_process(
             "superlink", *COMMANDS, "superlink", *ANY_USER, "--host", HOST, "--port", self.port,
             "--ssl-certfile", self.folder / CERTIFICATE, "--ssl-keyfile", self.folder / KEY,
             "--ssl-ca-certfile", self.folder / AUTHORITY, "--enable-supernode-auth",
             "--database", self.folder / "superlink.db",
         )  # fmt: skip
         process = self.processes["superlink"]
-        self.wait(lambda: is_listening(self.port) or process.poll() is not None, "the SuperLink")
+        self.wait_until(
+            lambda: is_listening(self.port) or process.poll() is not None, "the SuperLink"
+        )
         if process.poll() is not None:
-            raise RuntimeError(f"the SuperLink ended: {self.log('superlink')[-2000:]}")
+            raise RuntimeError(f"the SuperLink ended: {self.read_log('superlink')[-2000:]}")
 
-    def key(self, k: int) -> Path:
-        """A party's key, registered with the SuperLink, which must run."""
+    def register_key(self, k: int) -> Path:
+        """Register a party's key with the running SuperLink and return its path.
+
+        The key is created if there is none yet.
+        """
         path = self.folder / f"node-{k}"
         if not path.exists():
             write_key(path)
@@ -100,60 +110,66 @@ class LocalDeployment:
                 raise
         return path
 
-    def supernode(self, k: int, key: Path, port: int | None = None, **config: Any) -> None:
-        """Start a party's SuperNode, and start it again whenever it ends, as systemd would.
+    def start_supernode(self, k: int, key: Path, port: int | None = None, **config: Any) -> None:
+        """Start a party's SuperNode, and restart it whenever it ends, as systemd does.
 
-        It runs this deployment's apps as they are now, and refuses all others.
+        It runs this deployment's apps with their present code, and refuses all others.
 
         Args:
-            k: Its ``partition-id``.
-            key: Its private key.
-            port: Where it finds the server; by default the SuperLink's own.
-            config: The rest of its node configuration.
+            k: The party's ``partition-id``.
+            key: The party's private key.
+            port: The port of the server; by default the SuperLink's own.
+            config: Further entries of the node configuration, with ``_`` for ``-`` in their names.
         """
         self.runtime_ports[k] = free_port()
-        pins = [word for app in self.apps for word in ("--app-hash", app_hash(app))]
-        node = [
+        pins = [option for app in self.apps for option in ("--app-hash", app_hash(app))]
+        supernode = [
             *COMMANDS, "supernode", *pins, *ANY_USER, "--superlink", f"{HOST}:{port or self.port}",
             "--root-certificates", self.folder / AUTHORITY, "--auth-supernode-private-key", key,
-            "--node-config", _values({"partition_id": k, **config}),
+            "--node-config", _format_config({"partition_id": k, **config}),
             "--port", self.runtime_ports[k],
         ]  # fmt: skip
-        command = shlex.join(map(str, node))
-        self.start(f"node-{k}", "/bin/sh", "-c", f"while true; do {command}; sleep 2; done")
+        command = shlex.join(map(str, supernode))
+        loop = f"while true; do {command}; sleep 2; done"
+        self.start_process(f"node-{k}", "/bin/sh", "-c", loop)
 
-    def run(self, **config: Any) -> str:
-        """Submit the app with this run configuration, ``_`` for ``-`` in names; the run's id."""
-        return self.submit(self.app, **config)
+    def submit(self, app: Path | None = None, **config: Any) -> str:
+        """Submit a run and return its id.
 
-    def submit(self, app: Path, **config: Any) -> str:
-        """The same for another app."""
-        given = ("-c", _values(config)) if config else ()
-        return str(self._told("run", app, CONNECTION, *given)["run-id"])
+        Args:
+            app: The folder of the app; by default this deployment's first app.
+            config: The run configuration, with ``_`` for ``-`` in its names.
+        """
+        options = ("-c", _format_config(config)) if config else ()
+        return str(self._flwr_json("run", app or self.app, CONNECTION, *options)["run-id"])
 
     def status(self, run: str) -> str:
-        """Of a run, e.g. ``finished:completed``."""
-        return str(self._told("list", "--run-id", run, CONNECTION)["runs"][0]["status"])
+        """Return the status of a run, such as ``finished:completed``."""
+        return str(self._flwr_json("list", "--run-id", run, CONNECTION)["runs"][0]["status"])
 
-    def _told(self, *arguments: Any) -> Any:
-        """What Flower's command answers in JSON; it may tell of failure with exit status 0."""
-        said = self.flwr(*arguments, "--format", "json")
-        told = json.loads(said[said.index("{") :])
-        if not told.get("success"):
-            raise RuntimeError(f"flwr {arguments[0]} failed: {said}")
-        return told
+    def _flwr_json(self, *arguments: Any) -> Any:
+        """Run the ``flwr`` command and return its JSON output; it may fail with exit status 0."""
+        output = self.flwr(*arguments, "--format", "json")
+        answer = json.loads(output[output.index("{") :])
+        if not answer.get("success"):
+            raise RuntimeError(f"flwr {arguments[0]} failed: {output}")
+        return answer
 
-    def followed(self, run: str) -> str:
-        """Show the server's log until the run has ended; its status then."""
+    def stream_log(self, run: str) -> str:
+        """Print the server's log until the run has ended, and return the run's final status."""
         subprocess.run(
             [str(BIN / "flwr"), "log", run, CONNECTION, "--stream"], env=self.environment,
             check=False,
         )  # fmt: skip
-        self.wait(lambda: self.status(run).startswith("finished"), "the end of the run")
+        self.wait_until(lambda: self.status(run).startswith("finished"), "the end of the run")
         return self.status(run)
 
     def flwr(self, *arguments: Any) -> str:
-        """Flower's command; what it says."""
+        """Run the ``flwr`` command and return its output.
+
+        Raises:
+            RuntimeError: The command fails; the message shows its output.
+        """
         done = subprocess.run(
             [str(BIN / "flwr"), *map(str, arguments)], env=self.environment, capture_output=True,
             text=True, timeout=120, check=False, umask=UMASK,
@@ -162,8 +178,8 @@ class LocalDeployment:
             raise RuntimeError(f"flwr {arguments[0]} failed: {done.stdout}{done.stderr}")
         return done.stdout
 
-    def start(self, name: str, *command: Any) -> None:
-        """Start a process; what it writes goes to a log of that name."""
+    def start_process(self, name: str, *command: Any) -> None:
+        """Start a process whose output goes to a log file of that name."""
         path = self.folder / f"{name}.log"
         with open(path, "ab", opener=lambda p, flags: os.open(p, flags, PRIVATE)) as log:
             self.processes[name] = subprocess.Popen(
@@ -171,66 +187,72 @@ class LocalDeployment:
                 stderr=subprocess.STDOUT, start_new_session=True, umask=UMASK,
             )  # fmt: skip
 
-    def log(self, name: str) -> str:
-        """What a process has written."""
+    def read_log(self, name: str) -> str:
+        """Return the output of a process so far."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def kill(self, name: str) -> None:
-        """SIGKILL to a process and all that it has started."""
+        """Send SIGKILL to a process and all its descendants."""
         process = self.processes.pop(name)
         kill([process.pid, *descendants(process.pid)])
         process.wait()
 
     def stop(self, name: str) -> None:
-        """End a process and all that it has started, with the time to say good-bye to Flower."""
+        """Terminate a process and its descendants; they get some time to sign off from Flower."""
         process = self.processes.pop(name)
         terminate([process.pid, *descendants(process.pid)])
         process.wait()
 
     def close(self) -> None:
-        """End all processes, the parties first."""
+        """Stop all processes, the parties first."""
         for name in sorted(self.processes):
             self.stop(name)
 
-    def wait(self, ready: Callable[[], Any], about: str, seconds: float = 120) -> None:
-        """Wait until something is so.
+    def wait_until(
+        self, condition: Callable[[], Any], description: str, seconds: float = 120
+    ) -> None:
+        """Wait until a condition holds.
+
+        Args:
+            condition: Returns whether the waiting is over.
+            description: What is waited for, for the error message.
+            seconds: The longest time to wait.
 
         Raises:
-            TimeoutError: It is not, with the ends of all logs.
+            TimeoutError: The condition does not hold in time; the message shows the ends of all logs.
         """
-        last = time.monotonic() + seconds
-        while not ready():
-            if time.monotonic() > last:
-                logs = (f"== {path.name}\n{path.read_text()[-3000:]}" for path in self._logs())
-                raise TimeoutError("\n".join([f"{about} took over {seconds:g} s", *logs]))
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                paths = sorted(self.folder.glob("*.log"))
+                logs = (f"== {path.name}\n{path.read_text()[-3000:]}" for path in paths)
+                raise TimeoutError("\n".join([f"{description} took over {seconds:g} s", *logs]))
             time.sleep(0.3)
-
-    def _logs(self) -> list[Path]:
-        return sorted(self.folder.glob("*.log"))
 
 
 @contextlib.contextmanager
 def deploy_locally(
     app: Path, folder: Path, parties: int, **config: Any
 ) -> Iterator[LocalDeployment]:
-    """The app on this machine, everything started; it is stopped at the end.
+    """Run the server and all parties of an app on this machine within a ``with`` block.
 
     Args:
         app: The folder of a Flower app.
-        folder: Where certificates, keys, logs and models are kept.
-        parties: How many.
-        config: The nodes' configuration, beside ``partition-id`` and ``num-partitions``.
+        folder: The folder for certificates, keys, logs and models.
+        parties: The number of parties.
+        config: The nodes' configuration besides ``partition-id`` and ``num-partitions``.
     """
-    made = LocalDeployment(app, folder)
+    deployment = LocalDeployment(app, folder)
     try:
-        made.superlink()
+        deployment.start_superlink()
         for k in range(parties):
-            made.supernode(k, made.key(k), num_partitions=parties, **config)
-        yield made
+            key = deployment.register_key(k)
+            deployment.start_supernode(k, key, num_partitions=parties, **config)
+        yield deployment
     finally:
-        made.close()
+        deployment.close()
 
 
-def _values(config: Mapping[str, Any]) -> str:
-    """As Flower's commands take them."""
+def _format_config(config: Mapping[str, Any]) -> str:
+    """Return a configuration as Flower's commands accept it."""
     return " ".join(f"{n.replace('_', '-')}={json.dumps(v)}" for n, v in config.items())

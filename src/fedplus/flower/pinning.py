@@ -1,7 +1,7 @@
-"""A party runs only apps that its operator has reviewed, by the hash of Flower's app bundle.
+"""Restricts a party to apps that its operator has reviewed, by the hash of Flower's app bundle.
 
-Flower sends the app's code from the server with each run, and the SuperNode executes it. Flower's own
-``--trusted-entities`` needs a signature from Flower's hub. Here the operator names SHA-256 hashes
+With each run Flower sends the app's code from the server to the SuperNode, which executes it. Flower's
+own ``--trusted-entities`` needs a signature from Flower's hub. Here the operator gives SHA-256 hashes
 instead, and the SuperNode checks each bundle before it stores it: no code of another app is executed.
 """
 
@@ -24,8 +24,9 @@ from flwr.supernode import start_client_internal
 from fedplus.check import SettingError, require
 
 PULL, INSERT = "_pull_and_store_message", "_insert_message"
-NEEDED = {"state", "object_store", "receive", "get_fab"}
-"""Parameters of Flower's function that this module relies on."""
+"""Names of the two functions of Flower that this module uses."""
+PULL_PARAMETERS = {"state", "object_store", "receive", "get_fab"}
+"""Parameters of Flower's pull function that this module relies on."""
 
 
 class AppRefusedError(Exception):
@@ -44,49 +45,52 @@ def app_hash(folder: Path) -> str:
     require((folder / "pyproject.toml").is_file(), "app", folder, "a folder with a pyproject.toml")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Of the library that Flower uses.
+            warnings.simplefilter("ignore", DeprecationWarning)  # From a library that Flower uses.
             return hashlib.sha256(build_fab_from_disk(folder)).hexdigest()
     except ValueError as error:
         raise SettingError(f"app must be a Flower app, got {folder}. {error}") from error
 
 
 def pin_apps(hashes: Collection[str]) -> None:
-    """Make the SuperNode of this process refuse all apps but those with these hashes.
+    """Make the SuperNode of this process refuse all apps except those with these hashes.
 
     A refused run gets an error as its reply, and the SuperNode logs one line.
 
     Args:
-        hashes: SHA-256 hashes, see ``app_hash``.
+        hashes: SHA-256 hashes, as ``app_hash`` returns them.
 
     Raises:
-        SettingError: There is no hash, one is malformed, or this version of Flower cannot be checked.
+        SettingError: There is no hash, a hash is malformed, or this version of Flower is not supported.
     """
-    advice = "`fedplus app-hash FOLDER` shows the hash of an app that you have reviewed."
+    advice = "`fedplus app-hash FOLDER` prints the hash of an app that you have reviewed."
     require(len(hashes) > 0, "--app-hash", "none", "given at least once", advice)
-    for one in hashes:
-        valid = re.fullmatch("[0-9a-f]{64}", one) is not None
-        require(valid, "--app-hash", repr(one), "64 hexadecimal digits in lower case", advice)
+    for digest in hashes:
+        is_valid = re.fullmatch("[0-9a-f]{64}", digest) is not None
+        allowed = "64 hexadecimal digits in lower case"
+        require(is_valid, "--app-hash", repr(digest), allowed, advice)
     pull = getattr(start_client_internal, PULL, None)
     insert = getattr(start_client_internal, INSERT, None)
-    known = (
-        callable(pull) and set(inspect.signature(pull).parameters) >= NEEDED and callable(insert)
+    is_supported = (
+        callable(pull)
+        and set(inspect.signature(pull).parameters) >= PULL_PARAMETERS
+        and callable(insert)
     )
     require(
-        known, "flwr", f"a version without {PULL} and {INSERT}", "a version that fedplus can check",
-        "Install flwr 1.41 or 1.42.",
+        is_supported, "flwr", f"a version without {PULL} and {INSERT}",
+        "a version that fedplus can check", "Install flwr 1.41 or 1.42.",
     )  # fmt: skip
 
-    def pull_checked(**given: Any) -> int | None:
+    def pull_checked(**arguments: Any) -> int | None:
         messages: list[Message] = []
 
         def receive() -> tuple[Message, Any] | None:
-            received: tuple[Message, Any] | None = given["receive"]()
+            received: tuple[Message, Any] | None = arguments["receive"]()
             if received is not None:
                 messages.append(received[0])
             return received
 
         def get_fab(fab_hash: str, run_id: int) -> Fab:
-            fab: Fab = given["get_fab"](fab_hash, run_id)
+            fab: Fab = arguments["get_fab"](fab_hash, run_id)
             actual = hashlib.sha256(fab.content).hexdigest()
             if actual not in hashes or actual != fab_hash:
                 raise AppRefusedError(
@@ -95,11 +99,11 @@ def pin_apps(hashes: Collection[str]) -> None:
             return fab
 
         try:
-            stored: int | None = pull(**given | {"receive": receive, "get_fab": get_fab})  # type: ignore[misc]
+            stored: int | None = pull(**arguments | {"receive": receive, "get_fab": get_fab})  # type: ignore[misc]
         except AppRefusedError as refusal:
             log(ERROR, "%s", refusal)
             reply = Message(Error(ErrorCode.INVALID_FAB, str(refusal)), reply_to=messages[-1])
-            insert(reply, given["state"], given["object_store"])  # type: ignore[misc]
+            insert(reply, arguments["state"], arguments["object_store"])  # type: ignore[misc]
             return messages[-1].metadata.run_id
         return stored
 

@@ -1,4 +1,4 @@
-"""Replies soon after they came: Flower's own grid looks for them every three seconds."""
+"""A grid that polls for replies more often than Flower's own, which polls every three seconds."""
 
 import time
 from collections.abc import Iterable
@@ -10,21 +10,25 @@ from typing_extensions import override
 
 from fedplus.flower.in_process_grid import InProcessGrid, error_reply
 
-SHORTEST, LONGEST = 0.2, 3.0
-"""Seconds between two looks."""
-SHARE = 0.05
-"""Of the time waited so far that the next pause takes."""
+MIN_PAUSE, MAX_PAUSE = 0.2, 3.0
+"""Seconds between two polls."""
+PAUSE_FRACTION = 0.05
+"""The length of the next pause as a fraction of the time waited so far."""
 
 
 def poll_often(grid: Grid) -> Grid:
-    """The same parties, looked after more often; those in this process have replied at once."""
+    """Return a grid that polls often; an ``InProcessGrid`` is returned as it is."""
     return grid if isinstance(grid, InProcessGrid) else PollingGrid(grid)
 
 
 class PollingGrid(Grid):
-    """Another grid's messages; a wait grows by at most ``SHARE`` and ends at its deadline.
+    """A wrapper around another grid that polls for replies until they are complete or too late.
 
-    Looking takes at most half of the time, however many parties there are.
+    A wait is at most ``PAUSE_FRACTION`` longer than needed, and ends at the deadline. Polling takes at
+    most half of the time, for any number of parties.
+
+    Args:
+        grid: The grid that sends and receives the messages.
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -63,31 +67,31 @@ class PollingGrid(Grid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         messages = list(messages)
-        begun = time.monotonic()
-        asked = dict(zip(self._grid.push_messages(messages), messages, strict=True))
-        awaited = {name: message for name, message in asked.items() if name}
-        found: list[Message] = []
-        while awaited:
-            looked = time.monotonic()
-            for name, message in list(awaited.items()):
-                reply = self._reply(name, message)
+        start = time.monotonic()
+        sent = dict(zip(self._grid.push_messages(messages), messages, strict=True))
+        pending = {message_id: message for message_id, message in sent.items() if message_id}
+        replies: list[Message] = []
+        while pending:
+            poll_start = time.monotonic()
+            for message_id, message in list(pending.items()):
+                reply = self._pull_reply(message_id, message)
                 if reply is not None:
-                    found.append(reply)
-                    del awaited[name]
-            waited, look = time.monotonic() - begun, time.monotonic() - looked
-            if not awaited or (timeout is not None and waited >= timeout):
+                    replies.append(reply)
+                    del pending[message_id]
+            waited, poll_time = time.monotonic() - start, time.monotonic() - poll_start
+            if not pending or (timeout is not None and waited >= timeout):
                 break
-            pause = min(max(SHARE * waited, SHORTEST, look), LONGEST)
+            pause = min(max(PAUSE_FRACTION * waited, MIN_PAUSE, poll_time), MAX_PAUSE)
             time.sleep(pause if timeout is None else min(pause, timeout - waited))
-        return found
+        return replies
 
-    def _reply(self, name: str, message: Message) -> Message | None:
-        """The reply to one message, if it came; what cannot be read is an error of that party.
+    def _pull_reply(self, message_id: str, message: Message) -> Message | None:
+        """Return the reply to one message, or None; an unreadable reply becomes an error.
 
-        One by one: the sender and what it answers to are then known, whatever a reply says of itself.
+        Replies are pulled one by one, so that each one's sender is known whatever the reply claims.
         """
         try:
-            replies = list(self._grid.pull_messages([name]))
+            replies = list(self._grid.pull_messages([message_id]))
         except Exception as error:
             return error_reply(
                 message, f"its reply cannot be read: {type(error).__name__}: {error}"

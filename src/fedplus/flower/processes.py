@@ -1,4 +1,4 @@
-"""Ports, and processes with all that they have started."""
+"""Free ports, and processes together with their descendants."""
 
 import contextlib
 import os
@@ -11,74 +11,74 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 PROC = Path("/proc")
-"""Where Linux tells of processes; elsewhere ``ps`` does."""
+"""The folder in which Linux lists processes; other systems use ``ps``."""
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        return int(found.getsockname()[1])
+    """Return a port of this machine on which no process listens."""
+    with socket.socket() as unused:
+        unused.bind((HOST, 0))
+        return int(unused.getsockname()[1])
 
 
 def is_listening(port: int) -> bool:
-    """Whether somebody does."""
+    """Return whether a process of this machine listens on a port."""
     with contextlib.suppress(OSError), socket.create_connection((HOST, port), 1):
         return True
     return False
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that a process has started, and theirs."""
+    """Return the ids of a process's children, their children, and so on."""
     parents = dict(_parents())
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
+    tree = [pid]
+    for ancestor in tree:
+        tree += [child for child, parent in parents.items() if parent == ancestor]
+    return tree[1:]
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Each process and what has started it."""
+    """Yield the id of each process with the id of its parent."""
     if not PROC.exists():
-        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, check=True)
-        for line in listed.stdout.splitlines():
-            one, parent = map(int, line.split())
-            yield one, parent
+        done = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, check=True)
+        for line in done.stdout.splitlines():
+            pid, parent = map(int, line.split())
+            yield pid, parent
     for path in PROC.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             yield int(path.parent.name), int(path.read_text().rpartition(")")[2].split()[1])
 
 
 def command_line(pid: int) -> str:
-    """A process's command line."""
+    """Return the command line of a process; empty if it has ended or the system has no ``/proc``."""
     with contextlib.suppress(OSError):
         return (PROC / str(pid) / "cmdline").read_bytes().decode()
     return ""
 
 
 def kill(pids: Sequence[int]) -> None:
-    """SIGKILL to processes that may have ended already."""
-    _signal(pids, signal.SIGKILL)
+    """Send SIGKILL to processes, some of which may have ended already."""
+    _send_signal(pids, signal.SIGKILL)
 
 
-def _signal(pids: Sequence[int], which: signal.Signals) -> None:
+def _send_signal(pids: Sequence[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, which)
+            os.kill(pid, number)
 
 
 def terminate(pids: Sequence[int], seconds: float = 15.0) -> None:
-    """SIGTERM, and SIGKILL to those that are still there after a while."""
-    _signal(pids, signal.SIGTERM)
-    last = time.monotonic() + seconds
-    while any(_alive(pid) for pid in pids) and time.monotonic() < last:
+    """Send SIGTERM to processes, and SIGKILL to those that still run after ``seconds``."""
+    _send_signal(pids, signal.SIGTERM)
+    deadline = time.monotonic() + seconds
+    while any(_is_alive(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.1)
     kill(pids)
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     if PROC.exists():
-        return bool(command_line(pid))  # One that has ended and was not waited for has none.
+        return bool(command_line(pid))  # A zombie process has no command line.
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Arrays by name, as Flower carries them, and one flat vector, as the algorithm takes them."""
+"""Converts models between arrays by name, as Flower sends them, and the flat vectors of Algorithm 1."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,46 +13,54 @@ from fedplus.check import require
 ARRAYS, METRICS, CONFIG = "arrays", "metrics", "config"
 ROUND, FEDERATION = "server-round", "fedplus-federation"
 SECRET, OTHERS = "fedplus-secret", "fedplus-others"
-"""A party's secret, in its replies; and short identities of the other connected parties, which the
-server sends to a node that it does not know yet."""
+"""Keys of a party's secret in its replies, and of the short identities of the other connected parties,
+which the server sends to a node that it does not know yet."""
 DTYPE = np.dtype(np.float32)
 
 
 class Shapes(NamedTuple):
-    """Name and shape of each parameter, in the order in which a model is flattened."""
+    """The name and shape of each parameter, in the order in which a model is flattened."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, arrays: Mapping[str, Host]) -> "Shapes":
-        """Of a model's arrays."""
+    def from_arrays(cls, arrays: Mapping[str, Host]) -> "Shapes":
+        """Return the names and shapes of a model's arrays.
+
+        Raises:
+            SettingError: There are no arrays, or one is not floating point.
+        """
         require(len(arrays) > 0, "arrays", "none", "the model's parameters by name")
         for name, array in arrays.items():
-            kind = np.asarray(array).dtype.kind
+            dtype = np.asarray(array).dtype
             require(
-                kind == "f", f"arrays[{name!r}]", str(np.asarray(array).dtype), "floating point",
-                "Counters and the like stay with the party.",
+                dtype.kind == "f", f"arrays[{name!r}]", str(dtype), "floating point",
+                "Arrays of other types, such as counters, must stay with the party.",
             )  # fmt: skip
         return cls(tuple(arrays), tuple(np.shape(array) for array in arrays.values()))
 
-    def told(self) -> list[list[Any]]:
-        """As JSON has it."""
+    def to_json(self) -> list[list[Any]]:
+        """Return the names and shapes as lists."""
         pairs = zip(self.names, self.shapes, strict=True)
         return [[name, list(shape)] for name, shape in pairs]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Entries of each parameter."""
+        """The number of entries of each parameter."""
         return tuple(int(np.prod(shape)) for shape in self.shapes)
 
     @property
     def layout(self) -> Layout:
-        """For ``Blocks``."""
+        """The name and size of each parameter, as ``Blocks`` expects them."""
         return tuple(zip(self.names, self.sizes, strict=True))
 
-    def flat(self, arrays: Mapping[str, Host]) -> Host:
-        """(d,): the arrays one after the other; they must have these names and shapes."""
+    def flatten(self, arrays: Mapping[str, Host]) -> Host:
+        """Return the arrays as one vector of shape ``(d,)``.
+
+        Raises:
+            SettingError: The arrays have other names or shapes.
+        """
         require(
             tuple(sorted(arrays)) == tuple(sorted(self.names)), "arrays", ", ".join(arrays),
             f"the parameters {', '.join(self.names)}",
@@ -63,8 +71,8 @@ class Shapes(NamedTuple):
         parts = [np.asarray(arrays[name], DTYPE).ravel() for name in self.names]
         return np.concatenate(parts)
 
-    def arrays(self, w: Host) -> dict[str, Host]:
-        """The arrays of a flat vector."""
+    def unflatten(self, w: Host) -> dict[str, Host]:
+        """Return the arrays of a flat vector, by name."""
         parts = np.split(np.asarray(w, DTYPE), np.cumsum(self.sizes)[:-1])
         return {
             name: part.reshape(shape).copy()
@@ -73,20 +81,20 @@ class Shapes(NamedTuple):
 
 
 def hash_secret(secret: str) -> str:
-    """Return the SHA-256 by which the server knows a party's secret."""
+    """Return the SHA-256 of a party's secret, which is the party's identity on the server."""
     return hashlib.sha256(bytes.fromhex(secret)).hexdigest()
 
 
 def short_identity(identity: str) -> str:
-    """Return enough of an identity to tell parties apart."""
+    """Return the beginning of an identity, which is enough to distinguish parties."""
     return identity[:16]
 
 
 def to_record(arrays: Mapping[str, Host]) -> ArrayRecord:
-    """For a message."""
+    """Return arrays as a record for a message."""
     return ArrayRecord({n: Array(np.asarray(a, DTYPE, order="C")) for n, a in arrays.items()})
 
 
 def from_record(record: ArrayRecord) -> dict[str, Host]:
-    """Of a message that can be trusted: the server's, or one's own."""
+    """Return the arrays of a record from a trusted sender; for others use ``check_reply``."""
     return {name: array.numpy() for name, array in record.items()}

@@ -1,4 +1,4 @@
-"""What the server and the parties keep on disk, read after any accident."""
+"""The state folder of a server or party, and the newest checkpoint that can still be read."""
 
 import os
 from logging import WARNING
@@ -6,21 +6,25 @@ from pathlib import Path
 
 from flwr.common import log
 
-from fedplus._checkpoint import Checkpoint, checkpoints_in, load, round_of_file
+from fedplus._checkpoint_file import Checkpoint, list_checkpoints, load, round_of_file
 from fedplus.check import SettingError, require
 
 
 def latest_intact_checkpoint(folder: Path, before: int | None = None) -> Checkpoint | None:
-    """The newest checkpoint that is whole; a damaged one gives way to the one before.
+    """Return the newest checkpoint that is not damaged.
 
     Args:
-        folder: With the checkpoints.
-        before: Rather one of a round before this one; any other only if there is none such.
+        folder: The folder of checkpoints.
+        before: A round. Checkpoints of earlier rounds are preferred; others are used only if there
+            is no earlier one.
+
+    Returns:
+        The checkpoint, or None if the folder has none.
 
     Raises:
-        SettingError: There are some, and all are damaged or of a format that is not known.
+        SettingError: All checkpoints of the folder are damaged or have an unknown format.
     """
-    paths = checkpoints_in(folder)
+    paths = list_checkpoints(folder)
     earlier = [p for p in paths if before is None or round_of_file(p) < before]
     for path in (*reversed(earlier), *(p for p in paths if p not in earlier)):
         try:
@@ -29,12 +33,12 @@ def latest_intact_checkpoint(folder: Path, before: int | None = None) -> Checkpo
             log(WARNING, "%s", error)
     require(
         not paths, "folder", f"{folder} with {len(paths)} that cannot be read",
-        "one with a whole checkpoint", "Restore it from a backup, or move it away to begin anew.",
+        "one with an intact checkpoint", "Restore it from a backup, or move it away to start anew.",
     )  # fmt: skip
     return None
 
 
 def state_folder() -> Path:
-    """Where a machine of a federation keeps its models: $FEDPLUS_STATE, else ~/.local/state/fedplus."""
-    named = os.environ.get("FEDPLUS_STATE")
-    return Path(named) if named else Path.home() / ".local" / "state" / "fedplus"
+    """Return the folder for the models of this machine: $FEDPLUS_STATE or ~/.local/state/fedplus."""
+    folder = os.environ.get("FEDPLUS_STATE")
+    return Path(folder) if folder else Path.home() / ".local" / "state" / "fedplus"

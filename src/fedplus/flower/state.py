@@ -1,4 +1,4 @@
-"""The server's knowledge between rounds, in memory and on disk."""
+"""The server's state between rounds, in memory and on disk."""
 
 import dataclasses
 import time
@@ -11,141 +11,131 @@ from typing import Any
 import numpy as np
 from flwr.common import log
 
-from fedplus._checkpoint import Checkpoint, differences, save
+from fedplus._checkpoint_file import Checkpoint, changed_settings, save
 from fedplus._types import Host
 from fedplus.check import SettingError
 from fedplus.flower.records import Shapes
 from fedplus.flower.restore import latest_intact_checkpoint
 
 MODEL = "model"
-"""The setting that no federation can change: its models would not fit."""
+"""The setting that a federation can never change, because its models would no longer fit."""
 
 
 @dataclasses.dataclass
 class ServerState:
-    """w̃, W and how far the federation is."""
+    """w̃, W, the parties and the progress of a federation."""
 
     shapes: Shapes
     federation: str
-    """A name that parties keep their models under; a server that goes on keeps it."""
+    """The name under which parties save their models; a restarted server keeps it."""
     w_global: Host
     settings: dict[str, Any]
     """The settings of the method, by name."""
     models: dict[int, Host] = dataclasses.field(default_factory=dict)
-    """The last accepted model of each party, by its node."""
+    """The last accepted model of each party, by node."""
     parties: list[int] = dataclasses.field(default_factory=list)
-    """The nodes in the order of their first accepted reply, which is the order of the records."""
+    """The nodes in the order of their first accepted reply, which is their order in the run folder."""
     identities: dict[int, str] = dataclasses.field(default_factory=dict)
-    """SHA-256 of the secret that a party sends with its replies, by its node."""
+    """The SHA-256 of the secret that a party sends with its replies, by node."""
     changes: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    """Each time that the federation continued with other settings: when, and what changed."""
-    done: int = 0
-    """Rounds, skipped ones too."""
-    skipped: int = 0
+    """One entry for each time that the federation continued with other settings."""
+    rounds_done: int = 0
+    """The number of rounds, including skipped ones."""
+    rounds_skipped: int = 0
 
     @classmethod
-    def begun(cls, arrays: Mapping[str, Host], settings: Mapping[str, Any]) -> "ServerState":
-        """Return the state of a new federation."""
-        shapes = Shapes.of(arrays)
-        return cls(shapes, uuid.uuid4().hex, shapes.flat(arrays), dict(settings))
+    def create(cls, arrays: Mapping[str, Host], settings: Mapping[str, Any]) -> "ServerState":
+        """Return the state of a new federation.
+
+        Args:
+            arrays: The first model, by name.
+            settings: The settings of the method, by name.
+        """
+        shapes = Shapes.from_arrays(arrays)
+        return cls(shapes, uuid.uuid4().hex, shapes.flatten(arrays), dict(settings))
 
     @classmethod
-    def restored(
+    def restore(
         cls, arrays: Mapping[str, Host], folder: Path, settings: Mapping[str, Any],
         allow_changes: bool,
     ) -> "ServerState":  # fmt: skip
-        """Return the state of the federation whose checkpoint is there, or of a new one.
+        """Return the state from the newest checkpoint, or of a new federation if there is none.
 
         Args:
             arrays: The first model, for its names and shapes.
             folder: The folder of checkpoints.
             settings: The settings of the method, by name.
-            allow_changes: Whether to continue with other settings than before.
+            allow_changes: Whether to continue if the settings have changed.
 
         Raises:
             SettingError: The settings differ and changes are not allowed, or the model differs.
         """
-        found = latest_intact_checkpoint(folder)
-        made = cls.begun(arrays, settings)
-        if found is None:
-            return made
-        kept, told = found.arrays, found.settings
-        made.changes = list(told.get("changes", ()))
-        made._compare(told, found.round, folder, allow_changes)
-        made.federation, made.skipped, made.done = told["federation"], told["skipped"], found.round
-        made.w_global = kept["w_global"]
-        nodes = kept["nodes"].astype(np.uint64).tolist()
-        made.models = dict(zip(nodes, kept["models"], strict=True))
-        made.identities = {int(node): value for node, value in told.get("identities", {}).items()}
-        made.parties = list(map(int, told.get("parties", ())))
-        if "first" in kept:  # Of the format before, which counted parties that had never replied.
-            made.models = {
-                node: w for node, w in made.models.items() if not np.array_equal(w, kept["first"])
+        checkpoint = latest_intact_checkpoint(folder)
+        state = cls.create(arrays, settings)
+        if checkpoint is None:
+            return state
+        saved_arrays, saved = checkpoint.arrays, checkpoint.settings
+        state.rounds_done, state.rounds_skipped = checkpoint.round, saved["skipped"]
+        state.changes = list(saved.get("changes", ()))
+        state._check_settings(saved, folder, allow_changes)
+        state.federation = saved["federation"]
+        state.w_global = saved_arrays["w_global"]
+        nodes = saved_arrays["nodes"].astype(np.uint64).tolist()
+        state.models = dict(zip(nodes, saved_arrays["models"], strict=True))
+        state.identities = {int(node): value for node, value in saved.get("identities", {}).items()}
+        state.parties = list(map(int, saved.get("parties", ())))
+        if "first" in saved_arrays:  # The old format also has parties that have never replied.
+            first = saved_arrays["first"]
+            state.models = {
+                node: w for node, w in state.models.items() if not np.array_equal(w, first)
             }
-        return made
+        return state
 
-    def _compare(self, told: Mapping[str, Any], done: int, folder: Path, allowed: bool) -> None:
+    def _check_settings(self, saved: Mapping[str, Any], folder: Path, allow_changes: bool) -> None:
         """Compare the settings with those of the checkpoint; refuse changes unless allowed."""
-        before = told.get("method", self.settings) | {MODEL: told["shapes"]}
-        changed = differences(before, self.settings | {MODEL: self.shapes.told()})
+        before = saved.get("method", self.settings) | {MODEL: saved["shapes"]}
+        changed = changed_settings(before, self.settings | {MODEL: self.shapes.to_json()})
         if not changed:
             return
         listed = "; ".join(f"{name} was {was}, is {now}" for name, was, now in changed)
         is_possible = all(name != MODEL for name, _, _ in changed)
-        if not (allowed and is_possible):
+        if not (allow_changes and is_possible):
             advice = (
-                "To continue with the new settings, say so: allow_changes=True, or allow-changes=true "
-                "in the run configuration."
+                "To continue with the new settings, set allow_changes=True, or allow-changes=true in "
+                "the run configuration."
             )
             raise SettingError(
                 "folder must be of a federation with the same settings, got "
                 f"{folder.parent}: {listed}. "
-                "Restore the settings, or take another folder for a new federation. "
+                "Restore the settings, or choose another folder for a new federation. "
                 f"{advice if is_possible else 'Another model needs another folder.'}"
             )
+        done = self.rounds_done
         log(WARNING, "Continuing after round %s with other settings, as allowed: %s", done, listed)
         when = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.changes.append({"after_round": done, "when": when, "changed": changed})
 
     def forget(self, nodes: Iterable[int]) -> None:
-        """Leave out the last models of these nodes."""
+        """Remove the last models and the identities of these nodes."""
         for node in nodes:
-            known = self.models.pop(node, None) is not None
+            has_model = self.models.pop(node, None) is not None
             self.identities.pop(node, None)
-            log(INFO, "forget: node %s %s", node, "is left out" if known else "has no model here")
-
-    def owner(self, identity: str | None) -> int | None:
-        """Return the node that has sent this identity before, or None."""
-        return next((node for node, known in self.identities.items() if known == identity), None)
-
-    def take(self, node: int, w: Host, identity: str | None) -> int | None:
-        """Take a party's model; return the node whose place it takes if its key was replaced."""
-        old = self.owner(identity) if identity is not None else None
-        replaced = old if old != node else None
-        if replaced is not None:
-            self.models.pop(replaced, None)
-            del self.identities[replaced]
-            if replaced in self.parties and node not in self.parties:
-                self.parties[self.parties.index(replaced)] = node
-        if node not in self.parties:
-            self.parties.append(node)
-        if identity is not None:
-            self.identities[node] = identity
-        self.models[node] = w
-        return replaced
+            log(
+                INFO, "forget: node %s %s", node, "is removed" if has_model else "has no model here"
+            )
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint; the last two are kept."""
+        """Write a checkpoint to a folder, which keeps the last two."""
         nodes = sorted(self.models)
-        none = np.zeros((0, self.w_global.size), np.float32)
+        empty = np.zeros((0, self.w_global.size), np.float32)
         arrays = {
             "w_global": self.w_global,
             "nodes": np.array(nodes, np.uint64),
-            "models": np.stack([self.models[node] for node in nodes]) if nodes else none,
+            "models": np.stack([self.models[node] for node in nodes]) if nodes else empty,
         }
-        told = {
-            "shapes": self.shapes.told(), "federation": self.federation, "skipped": self.skipped,
-            "method": self.settings, "changes": self.changes, "parties": self.parties,
-            "identities": self.identities,
+        settings = {
+            "shapes": self.shapes.to_json(), "federation": self.federation,
+            "skipped": self.rounds_skipped, "method": self.settings, "changes": self.changes,
+            "parties": self.parties, "identities": self.identities,
         }  # fmt: skip
-        save(folder, Checkpoint(self.done, told, arrays))
+        save(folder, Checkpoint(self.rounds_done, settings, arrays))

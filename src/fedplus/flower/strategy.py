@@ -1,4 +1,4 @@
-"""The server's side of Algorithm 1, as a Flower strategy."""
+"""The server's side of Algorithm 1 as a Flower strategy."""
 
 import time
 from collections import Counter
@@ -16,66 +16,60 @@ from flwr.serverapp.strategy import Result, Strategy
 from typing_extensions import override
 
 from fedplus import algorithm
-from fedplus._checkpoint import stable_repr
+from fedplus._checkpoint_file import stable_repr
 from fedplus._types import Host
 from fedplus.aggregation import Aggregate, Moreau
 from fedplus.check import require, require_integer, require_number
-from fedplus.experiments.lock import locked
+from fedplus.experiments.lock import folder_lock
 from fedplus.experiments.run_folder import CHECKPOINT
 from fedplus.files import make_folder
-from fedplus.flower.local_rule import rule_message
+from fedplus.flower.identities import accept_reply, check_identity, others_message
+from fedplus.flower.local_rule import rule_to_message
 from fedplus.flower.polling_grid import poll_often
-from fedplus.flower.records import (
-    ARRAYS,
-    CONFIG,
-    FEDERATION,
-    OTHERS,
-    ROUND,
-    from_record,
-    short_identity,
-    to_record,
-)  # fmt: skip
-from fedplus.flower.replies import Refusal, Reply, check_reply, shorten
-from fedplus.flower.run_log import DeploymentLog
+from fedplus.flower.records import ARRAYS, CONFIG, FEDERATION, ROUND, from_record, to_record
+from fedplus.flower.replies import DroppedReplies, Refusal, Reply, check_reply, shorten
+from fedplus.flower.run_log import RunLog
 from fedplus.flower.state import ServerState
 
-POLL = 0.5
-"""Seconds between two looks at who is connected."""
-REMEMBERED = 1000
-"""Refused replies whose reasons are kept in memory; the log has all."""
+POLL_INTERVAL = 0.5
+"""Seconds between two queries of the connected nodes."""
 
 
 class FedPlus(Strategy):
-    """Fed+, and every other row of the paper's Table 1, across real machines.
+    """Fed+ and every other method of the paper's Table 1, across real machines.
 
     Args:
-        method: The same settings as in the simulator, e.g. ``presets.fedgeomed_plus(...)``.
-        rounds: T.
-        cohort: How many of the connected parties a round asks; None: all.
-        seed: Of who is asked: the same parties connected, the same are asked.
-        least: A round needs so many good replies; with fewer w̃ stays, and the round is counted as
-            skipped.
+        method: The method, with the same settings as in the simulator, such as
+            ``presets.fedgeomed_plus(...)``.
+        rounds: The number of rounds T.
+        cohort: The number of connected parties that train in a round; None means all.
+        seed: The seed with which the cohort is sampled. With the same connected parties, the cohort
+            is the same.
+        least: The number of valid replies that a round needs. With fewer, w̃ does not change and the
+            round is counted as skipped.
         deadline: Seconds that a round waits for replies.
-        patience: Seconds that a round waits for ``least`` parties to be connected.
-        folder: Where the server keeps its checkpoint, and rounds for ``fedplus board`` and ``fedplus
-            report``. A new run with the same folder goes on from it.
-        label: How tables and plots call the method.
-        forget: Nodes whose last models no longer count, such as those of parties that left; with
-            ``over="all"`` a party's last model counts until then. One that replies again counts
-            again.
-        allow_changes: Whether a federation may go on with another method, η, σ, λ, ψ, aggregate,
-            ``over`` or score than its folder has. Otherwise that is refused. The choice is logged, and
-            recorded in the checkpoint and in ``status.json``. All other settings may change freely;
+        patience: Seconds that a round waits until ``least`` parties are connected.
+        folder: The folder for the server's checkpoint, and for the rounds that ``fedplus board`` and
+            ``fedplus report`` show. A new run with the same folder continues from the checkpoint.
+        label: The name of the method in tables and plots.
+        forget: Nodes whose last models no longer count, such as those of parties that left. With
+            ``over="all"`` a party's last model counts until it is forgotten. A node that replies again
+            counts again.
+        score: The name of the score that parties report as ``personal-score`` and ``global-score``,
+            and which is better, "higher" or "lower".
+        allow_changes: Whether the federation may continue with another method, η, σ, λ, ψ, aggregate,
+            ``over`` or score than its folder has; otherwise that is an error. The change is logged and
+            recorded in the checkpoint and in ``status.json``. All other settings may always change;
             another model needs another folder.
-        score: What the parties' ``personal-score`` and ``global-score`` are, and which is better,
-            "higher" or "lower".
 
-    A reply that is not in order (names, shapes, types, size, NaN, Inf) is dropped with a reason in the
-    log, and counted. Models are kept by the node that Flower has authenticated, and a party counts from
-    its first accepted reply. (The simulator counts all parties from the start, with the first model, as
-    the paper's Algorithm 1 does; if all parties reply in the first round there is no difference.) A
-    party whose key was replaced keeps its one vote: its replies carry a secret that only it and the
-    server know.
+    Attributes:
+        dropped: The replies that were not accepted, counted and with their reasons.
+
+    An invalid reply (names, shapes, types, size, NaN, Inf) is dropped with a reason in the log. Models
+    are stored by the node that Flower has authenticated, and a party counts from its first accepted
+    reply. (In the simulator all parties count from the start with the first model, as in the paper's
+    Algorithm 1; if all parties reply in the first round there is no difference.) A party whose key was
+    replaced keeps its one vote: its replies contain a secret that only it and the server know.
     """
 
     def __init__(
@@ -100,121 +94,128 @@ class FedPlus(Strategy):
             "label": label, "method": label.lower(), "data": "deployment", "model": "the parties'",
             "rounds": rounds, "score_name": score[0], "better": score[1],
         }  # fmt: skip
-        self._forget = frozenset(map(_node, forget))
+        self._forget = frozenset(map(_node_id, forget))
         self._allow_changes = allow_changes
-        self._settings = _described(method, score)
-        self._connected_nodes: frozenset[int] = frozenset()
-        self._most = 0
-        self._dropped = 0
-        self._recorded: DeploymentLog | None = None
+        self._settings = _method_settings(method, score)
+        self._connected: frozenset[int] = frozenset()
+        self._max_models = 0
+        self._run_log: RunLog | None = None
         self._state: ServerState | None = None
-        self.dropped: list[tuple[int, int, str]] = []
-        """Round, node and reason of the last replies that were not taken, 1000 at most."""
+        self.dropped = DroppedReplies()
 
     @property
     def state(self) -> ServerState:
-        """w̃, W and how far the federation is; once it has begun."""
-        require(self._state is not None, "the federation", "none", "begun: call run first")
+        """w̃, W and the progress of the federation, available once it has started."""
+        require(self._state is not None, "the federation", "none", "started", "Call run first.")
         assert self._state is not None
         return self._state
 
     def run(self, grid: Grid, arrays: Mapping[str, Host]) -> Result:
-        """Train from these first parameters, or go on from the checkpoint."""
+        """Train from a first model, or continue from the checkpoint in the folder.
+
+        Args:
+            grid: Flower's connection to the parties, or an ``InProcessGrid``.
+            arrays: The first model, by name.
+
+        Returns:
+            Flower's result, with the final w̃ and the metrics of each round.
+
+        Raises:
+            SettingError: Another run uses the folder, or its federation has other settings.
+        """
         if self._folder is None:
             return self._run(grid, arrays)
         make_folder(self._folder)
-        with locked(self._folder):
+        with folder_lock(self._folder):
             return self._run(grid, arrays)
 
     def _run(self, grid: Grid, arrays: Mapping[str, Host]) -> Result:
-        state = self._begin(arrays)
-        first = to_record(state.shapes.arrays(state.w_global))
-        left = max(0, self._rounds - state.done)
-        if not left:
+        state = self._init_state(arrays)
+        first = to_record(state.shapes.unflatten(state.w_global))
+        rounds_left = max(0, self._rounds - state.rounds_done)
+        if not rounds_left:
             log(
-                INFO, "All %s rounds are done. Raise rounds to go on; for a new federation, take "
-                "another folder than %s", self._rounds, self._folder,
+                INFO, "All %s rounds are done. Increase rounds to continue; for a new federation, "
+                "choose another folder than %s", self._rounds, self._folder,
             )  # fmt: skip
+        grid = poll_often(grid)
         try:
-            result = self.start(poll_often(grid), first, num_rounds=left, timeout=self._deadline)
+            result = self.start(grid, first, num_rounds=rounds_left, timeout=self._deadline)
         except BaseException as error:
-            self._tell("failed", f"{type(error).__name__}: {error}")
+            self._write_status("failed", f"{type(error).__name__}: {error}")
             raise
-        self._tell("finished", "")
+        self._write_status("finished", "")
         return result
 
-    def _tell(self, state: str, message: str) -> None:
-        if self._recorded is not None:
-            self._recorded.tell(state, message)
+    def _write_status(self, state: str, message: str) -> None:
+        if self._run_log is not None:
+            self._run_log.write_status(state, message)
 
-    def _begin(self, arrays: Mapping[str, Host]) -> ServerState:
+    def _init_state(self, arrays: Mapping[str, Host]) -> ServerState:
         if self._folder is None:
-            self._state = ServerState.begun(arrays, self._settings)
+            self._state = ServerState.create(arrays, self._settings)
             return self._state
-        self._state = ServerState.restored(
+        state = ServerState.restore(
             arrays, self._folder / CHECKPOINT, self._settings, self._allow_changes
         )
-        self._state.forget(self._forget)
-        if self._state.done:
-            log(INFO, "Going on after round %s, from %s", self._state.done, self._folder)
-        about = self._about | {"changes": self._state.changes}
-        self._recorded = DeploymentLog(self._folder, about, self._state.done, self._state.parties)
-        self._state.parties = self._recorded.nodes
-        self._recorded.forget(self._forget)
-        return self._state
+        state.forget(self._forget)
+        if state.rounds_done:
+            log(INFO, "Continuing after round %s, from %s", state.rounds_done, self._folder)
+        about = self._about | {"changes": state.changes}
+        self._run_log = RunLog(self._folder, about, state.rounds_done, state.parties)
+        state.parties = self._run_log.nodes
+        self._run_log.forget_metrics(self._forget)
+        self._state = state
+        return state
 
     @override
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        state = self._state or self._begin(from_record(arrays))
-        nodes = self._connected(grid)
+        state = self._state or self._init_state(from_record(arrays))
+        nodes = self._wait_for_nodes(grid)
         if len(nodes) < self._least:
             return []
-        asked = self._sampled(nodes)
-        self._connected_nodes, self._most = frozenset(nodes), max(self._most, len(asked))
-        arrays_sent = to_record(state.shapes.arrays(state.w_global))
-        told = {
-            **config, **rule_message(self._method.local), ROUND: state.done + 1,
+        cohort = self._sample_cohort(nodes)
+        self._connected = frozenset(nodes)
+        self._max_models = max(self._max_models, len(cohort))
+        model = to_record(state.shapes.unflatten(state.w_global))
+        round_ = state.rounds_done + 1
+        common = {
+            **config, **rule_to_message(self._method.local), ROUND: round_,
             FEDERATION: state.federation,
         }  # fmt: skip
-        log(INFO, "Round %s: %s of %s parties", state.done + 1, len(asked), len(nodes))
-        return [
-            Message(
-                RecordDict({ARRAYS: arrays_sent, CONFIG: ConfigRecord(told | self._others(node))}),
-                node, MessageType.TRAIN, ttl=2 * self._deadline, group_id=str(state.done + 1),
+        log(INFO, "Round %s: %s of %s parties", round_, len(cohort), len(nodes))
+        messages = []
+        for node in cohort:
+            node_config = ConfigRecord(common | others_message(state, node, self._connected))
+            content = RecordDict({ARRAYS: model, CONFIG: node_config})
+            ttl = 2 * self._deadline
+            messages.append(
+                Message(content, node, MessageType.TRAIN, ttl=ttl, group_id=str(round_))
             )
-            for node in asked
-        ]  # fmt: skip
+        return messages
 
-    def _others(self, node: int) -> dict[str, list[str]]:
-        """Tell a new node who is connected, so that it does not use another party's folder."""
-        known = self.state.identities
-        if node in known:
-            return {}
-        others = self._connected_nodes & known.keys()
-        return {OTHERS: sorted(short_identity(known[other]) for other in others)}
-
-    def _connected(self, grid: Grid) -> list[int]:
-        """Who is there, once ``least`` are or the patience is at its end."""
-        begun, told = time.monotonic(), False
+    def _wait_for_nodes(self, grid: Grid) -> list[int]:
+        """Return the connected nodes, as soon as there are ``least`` or the patience is over."""
+        start, is_logged = time.monotonic(), False
         while True:
             nodes = sorted(grid.get_node_ids())
-            waited = time.monotonic() - begun
+            waited = time.monotonic() - start
             if len(nodes) >= self._least or waited >= self._patience:
                 return nodes
-            if not told:
+            if not is_logged:
                 log(
                     WARNING, "Round %s: %s of at least %s parties are connected, waiting up to %g s",
-                    self.state.done + 1, len(nodes), self._least, self._patience,
+                    self.state.rounds_done + 1, len(nodes), self._least, self._patience,
                 )  # fmt: skip
-                told = True
-            time.sleep(min(POLL, self._patience - waited))
+                is_logged = True
+            time.sleep(min(POLL_INTERVAL, self._patience - waited))
 
-    def _sampled(self, nodes: list[int]) -> list[int]:
+    def _sample_cohort(self, nodes: list[int]) -> list[int]:
         if self._cohort is None or len(nodes) <= self._cohort:
             return nodes
-        rng = np.random.default_rng((self._seed, self.state.done))
+        rng = np.random.default_rng((self._seed, self.state.rounds_done))
         return sorted(rng.choice(nodes, self._cohort, replace=False).tolist())
 
     @override
@@ -222,110 +223,83 @@ class FedPlus(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         state = self.state
-        before = self._dropped
-        good = self._taken(replies)
-        state.done += 1
-        if len(good) < self._least:
-            state.skipped += 1
-            why = f"{len(good)} good replies of at least {self._least}"
-            log(WARNING, "Round %s is skipped: %s", state.done, why)
+        dropped_before = self.dropped.total
+        accepted = self._check_replies(replies)
+        state.rounds_done += 1
+        round_ = state.rounds_done
+        if len(accepted) < self._least:
+            state.rounds_skipped += 1
+            reason = f"{len(accepted)} valid replies of at least {self._least}"
+            log(WARNING, "Round %s is skipped: %s", round_, reason)
             self._save()
-            self._tell("running", f"Round {state.done} is skipped: {why}")
+            self._write_status("running", f"Round {round_} is skipped: {reason}")
             return None, None
-        for reply in good:  # l. 8-9
-            self._take(reply)
-        over = state.models if self._method.over == "all" else {r.node: r.w for r in good}
-        result = self._aggregated([over[node] for node in sorted(over)])  # l. 10
+        for reply in accepted:  # l. 8-9
+            replaced = accept_reply(state, reply)
+            if self._run_log is not None and replaced is not None and replaced not in state.parties:
+                self._run_log.rename_party(replaced, reply.node)
+        models = state.models if self._method.over == "all" else {r.node: r.w for r in accepted}
+        result = self._aggregate([models[node] for node in sorted(models)])  # l. 10
         state.w_global = np.asarray(result.w)
         if self._method.over == "active":
             state.models = {}
         self._save()
-        if self._recorded is not None:
-            dropped = self._dropped - before
-            self._recorded.round(state.done, good, *self._figures(good), result, dropped)
-        told: dict[str, Any] = {
-            "replies": len(good), "parties": len(over), "skipped": state.skipped,
-            "dropped": self._dropped, "iterations": int(result.iterations),
-            "converged": int(result.converged), "ignored-metrics": sum(len(r.ignored) for r in good),
-            **_averaged(good),
+        if self._run_log is not None:
+            norms, change = self._figures(accepted)
+            dropped = self.dropped.total - dropped_before
+            self._run_log.add_round(round_, accepted, norms, change, result, dropped)
+        metrics: dict[str, Any] = {
+            "replies": len(accepted), "parties": len(models), "skipped": state.rounds_skipped,
+            "dropped": self.dropped.total, "iterations": int(result.iterations),
+            "converged": int(result.converged),
+            "ignored-metrics": sum(len(reply.ignored) for reply in accepted),
+            **_mean_metrics(accepted),
         }  # fmt: skip
-        return to_record(state.shapes.arrays(state.w_global)), MetricRecord(told)
+        return to_record(state.shapes.unflatten(state.w_global)), MetricRecord(metrics)
 
-    def _take(self, reply: Reply) -> None:
-        """Keep a party's model, and go on with its records if its key was replaced."""
-        replaced = self.state.take(reply.node, reply.w, reply.identity)
-        if replaced is None:
-            return
-        log(
-            INFO, "Node %s takes the place of node %s: it has the same secret, so its key was replaced",
-            reply.node, replaced,
-        )  # fmt: skip
-        if self._recorded is not None and replaced not in self.state.parties:
-            self._recorded.rename(replaced, reply.node)
+    def _aggregate(self, models: list[Host]) -> Aggregate:
+        """Aggregate the models with few compiled programs.
 
-    def _aggregated(self, models: list[Host]) -> Aggregate:
-        """Aggregate the models, through few compiled programs.
-
-        JAX compiles a program for each number of models and keeps it, some 10 MB each. So if parties
-        are missing, the rows are padded, with weight 0, to a power of two, or to all of them.
+        JAX compiles a program for each number of models and caches it, about 10 MB each. If parties
+        are missing, rows with weight 0 are therefore added, up to a power of two or to the largest
+        number of models so far.
         """
         count = len(models)
-        self._most = max(self._most, count)
-        size = min(1 << (count - 1).bit_length(), self._most)
+        self._max_models = max(self._max_models, count)
+        size = min(1 << (count - 1).bit_length(), self._max_models)
         stacked = np.zeros((size, models[0].size), np.float32)
         np.stack(models, out=stacked[:count])
         weights = None if size == count else (np.arange(size) < count).astype(np.float32)
         aggregate = self._method.aggregate or Moreau(self._method.local.psi)
         return aggregate(stacked, weights, start=self.state.w_global)
 
-    def _figures(self, good: list[Reply]) -> tuple[dict[int, float], Host]:
-        """‖v_k‖ of the parties that replied, and what the aggregation does to where they start."""
+    def _figures(self, replies: list[Reply]) -> tuple[dict[int, float], Host]:
+        """Return ‖v_k‖ of each reply, and how far the aggregation moves the party's next start."""
         local, w_global = self._method.local, jnp.asarray(self.state.w_global)
         norms, changes = {}, []
-        for reply in good:
+        for reply in replies:
             w = jnp.asarray(reply.w)
             norms[reply.node] = float(jnp.linalg.norm(local.psi.prox(w - w_global)))
             changes.append(float(jnp.std(local.start(w, w_global) - w)))
         return norms, np.array(changes)
 
-    def _taken(self, replies: Iterable[Message]) -> list[Reply]:
-        """Return the good replies, one a party; log the others, and what is left out of the good."""
-        good: dict[int, Reply] = {}
-        round_ = self.state.done + 1
-        for message in replies:
-            found = check_reply(message, self.state.shapes)
-            if isinstance(found, Reply):
-                found = self._one_a_party(found, good)
-            if isinstance(found, Reply):
-                good[found.node] = found
-                if found.ignored:
-                    why = shorten("; ".join(found.ignored))
-                    log(
-                        WARNING, "Round %s: ignored metrics of node %s: %s", round_, found.node, why
-                    )
+    def _check_replies(self, messages: Iterable[Message]) -> list[Reply]:
+        """Return the valid replies, one per party; log the others and all ignored metrics."""
+        state, accepted = self.state, dict[int, Reply]()
+        round_ = state.rounds_done + 1
+        for message in messages:
+            reply = check_reply(message, state.shapes)
+            if isinstance(reply, Reply):
+                reply = check_identity(state, reply, accepted, self._connected)
+            if isinstance(reply, Refusal):
+                self.dropped.add(round_, reply)
+                log(WARNING, "Round %s: dropped the reply of node %s: %s", round_, *reply)
                 continue
-            self._dropped += 1
-            self.dropped.append((round_, found.node, found.reason))
-            del self.dropped[:-REMEMBERED]
-            log(WARNING, "Round %s: dropped the reply of node %s: %s", *self.dropped[-1])
-        return list(good.values())
-
-    def _one_a_party(self, reply: Reply, good: Mapping[int, Reply]) -> Reply | Refusal:
-        """Refuse a second reply of the same node, and of a node that has another one's secret."""
-        if reply.node in good:
-            return Refusal(reply.node, "a second reply of the same party")
-        if reply.identity is None:
-            return reply
-        now = {other.identity: node for node, other in good.items()}
-        owner = now.get(reply.identity, self.state.owner(reply.identity))
-        if owner in (None, reply.node) or (
-            owner not in self._connected_nodes and reply.identity not in now
-        ):
-            return reply
-        return Refusal(
-            reply.node, f"it has the secret of node {owner}, which is connected, too: two parties must "
-            "not share a state folder",
-        )  # fmt: skip
+            accepted[reply.node] = reply
+            if reply.ignored:
+                reason = shorten("; ".join(reply.ignored))
+                log(WARNING, "Round %s: ignored metrics of node %s: %s", round_, reply.node, reason)
+        return list(accepted.values())
 
     def _save(self) -> None:
         if self._folder is not None:
@@ -335,7 +309,7 @@ class FedPlus(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        return []  # Parties judge their models while they train, and report with their replies.
+        return []  # Parties evaluate their models when they train, and reply with the scores.
 
     @override
     def aggregate_evaluate(
@@ -352,29 +326,30 @@ class FedPlus(Strategy):
         )  # fmt: skip
 
 
-def _averaged(good: list[Reply]) -> dict[str, float]:
+def _mean_metrics(replies: list[Reply]) -> dict[str, float]:
     """Return the mean of each metric that most parties report, over those that report it."""
-    reports = Counter(name for reply in good for name in reply.metrics)
-    shared = sorted(name for name, count in reports.items() if 2 * count > len(good))
+    counts = Counter(name for reply in replies for name in reply.metrics)
+    names = sorted(name for name, count in counts.items() if 2 * count > len(replies))
     return {
-        f"mean-{n}": float(np.mean([r.metrics[n] for r in good if n in r.metrics])) for n in shared
+        f"mean-{n}": float(np.mean([r.metrics[n] for r in replies if n in r.metrics]))
+        for n in names
     }
 
 
-def _described(method: algorithm.FedPlus, score: tuple[str, str]) -> dict[str, Any]:
-    """Return the settings that a federation keeps, by name, as JSON has them."""
+def _method_settings(method: algorithm.FedPlus, score: tuple[str, str]) -> dict[str, Any]:
+    """Return the settings that must stay the same during a federation, as JSON values by name."""
     local = method.local
-    told = {name: float(getattr(local, name)) for name in ("eta", "sigma", "lam")}
-    return told | {
+    numbers = {name: float(getattr(local, name)) for name in ("eta", "sigma", "lam")}
+    return numbers | {
         "psi": stable_repr(local.psi), "over": method.over, "score": list(score),
         "aggregate": None if method.aggregate is None else stable_repr(method.aggregate),
         "optimizer": None if local.optimizer is None else stable_repr(local.optimizer),
     }  # fmt: skip
 
 
-def _node(given: int | str) -> int:
-    """Return a node's id, of a number or its digits."""
-    text = str(given)
-    ok = text.isascii() and text.isdigit() and int(text) < 2**64
-    require(ok, "forget", repr(given), "node ids", "`flwr supernode list` shows them.")
+def _node_id(value: int | str) -> int:
+    """Return a node id given as a number or as a string of digits."""
+    text = str(value)
+    is_valid = text.isascii() and text.isdigit() and int(text) < 2**64
+    require(is_valid, "forget", repr(value), "node ids", "`flwr supernode list` shows them.")
     return int(text)

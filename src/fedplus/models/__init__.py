@@ -1,4 +1,7 @@
-"""Models; here alone are they raveled into the vectors that the rest of the library works on."""
+"""Models, their losses and scores, and their conversion to parameter vectors.
+
+Only this package ravels parameters; the rest of the library works on vectors.
+"""
 
 from fedplus.models.cnn import cnn
 from fedplus.models.eiie import eiie

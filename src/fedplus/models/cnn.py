@@ -1,4 +1,4 @@
-"""A small convolutional network."""
+"""``cnn``: a small convolutional network."""
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +8,7 @@ from fedplus.check import require
 from fedplus.models.dense import (
     affine,
     dense,
+    is_size_list,
     require_batch,
     require_classes,
     require_sizes,
@@ -23,13 +24,13 @@ def cnn(
     channels: tuple[int, int] = (16, 32),
     kernel: int = 3,
 ) -> Model:
-    """Twice a convolution, a relu and a 2 × 2 maximum; then one logit a class.
+    """Two convolutions, each followed by a relu and 2 × 2 max pooling, and a dense layer of logits.
 
     Args:
-        shape: Height, width and channels of an image; a batch may also come flattened.
+        shape: Height, width and channels of an image; a batch may also be flattened.
         classes: Number of classes.
-        channels: Channels of the two convolutions.
-        kernel: Their height and width, an odd number.
+        channels: Number of channels of the two convolutions.
+        kernel: Height and width of the kernels, an odd number.
 
     >>> import jax
     >>> model = cnn(shape=(28, 28, 1), classes=10)
@@ -38,24 +39,23 @@ def cnn(
     (5, 10)
     """
     require(len(shape) == 3, "cnn's shape", shape, "(height, width, channels)")
-    height, width, colours = shape
-    require_sizes("cnn", height=height, width=width, **{"shape[2]": colours}, kernel=kernel)
+    height, width, image_channels = shape
+    require_sizes("cnn", height=height, width=width, **{"shape[2]": image_channels}, kernel=kernel)
     require(min(height, width) >= 4, "cnn's shape", shape, "at least 4 × 4: it is halved twice")
-    require(len(channels) == 2, "cnn's channels", channels, "two numbers")
-    require_sizes("cnn", **{"channels[0]": channels[0], "channels[1]": channels[1]})
+    require(is_size_list(channels, 2), "cnn's channels", repr(channels), "two whole numbers >= 1")
     require(kernel % 2 == 1, "cnn's kernel", kernel, "odd")
     require_classes("cnn", classes)
     first, second = channels
     features = (height // 4) * (width // 4) * second
 
-    def convolution(key: Array, before: int, after: int) -> dict[str, Array]:
-        weight = scaled_normal(key, (kernel, kernel, before, after), kernel**2 * before, gain=2)
-        return {"bias": jnp.zeros(after), "weight": weight}
+    def convolution(key: Array, inputs: int, outputs: int) -> dict[str, Array]:
+        weight = scaled_normal(key, (kernel, kernel, inputs, outputs), kernel**2 * inputs, gain=2)
+        return {"bias": jnp.zeros(outputs), "weight": weight}
 
     def init(key: Array) -> Params:
         keys = jax.random.split(key, 3)
         return {
-            "conv0": convolution(keys[0], colours, first),
+            "conv0": convolution(keys[0], image_channels, first),
             "conv1": convolution(keys[1], first, second),
             "head": dense(classes, features, scaled_normal(keys[2], (classes, features), features)),
         }
@@ -72,23 +72,23 @@ def cnn(
 
 
 def convolve(x: Array, weight: Array) -> Array:
-    """Images (B, H, W, C) and an odd kernel (k, k, C, F) to (B, H, W, F), zeros beyond the edge.
+    """Convolve images (B, H, W, C) with an odd kernel (k, k, C, F) to (B, H, W, F), with zero padding.
 
-    Each pixel's neighbourhood is copied side by side and multiplied in one product: with a weight
-    for each party XLA's own convolution is about ten times slower on a CPU.
+    Each pixel's neighbourhood is copied, so that the convolution is one matrix product. XLA's own
+    convolution is about ten times slower on a CPU if each party has its own weight.
     """
-    k, _, _, after = weight.shape
+    k, _, _, outputs = weight.shape
     _, height, width, _ = x.shape
     edge = (k // 2, k // 2)
     padded = jnp.pad(x, ((0, 0), edge, edge, (0, 0)))
     shifts = [padded[:, i : i + height, j : j + width] for i in range(k) for j in range(k)]
-    return jnp.concatenate(shifts, axis=-1) @ weight.reshape(-1, after)
+    return jnp.concatenate(shifts, axis=-1) @ weight.reshape(-1, outputs)
 
 
 def max_pool(x: Array) -> Array:
-    """Maximum over squares of 2 × 2; an odd row or column at the end is left out.
+    """Return the maximum over squares of 2 × 2; the last odd row or column is left out.
 
-    As a reshape: the gradient of XLA's window reduction is slow on a CPU.
+    It reshapes because the gradient of XLA's window reduction is slow on a CPU.
     """
     batch, height, width, channels = x.shape
     height, width = height // 2, width // 2

@@ -1,18 +1,21 @@
-"""Equinox and Flax modules as models. Either is imported here only when it is asked for."""
+"""``from_equinox`` and ``from_flax``: modules of these frameworks as models.
 
-import importlib
+A framework is imported only when its function is called.
+"""
+
 from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from fedplus._types import Array
-from fedplus.check import SettingError, require
+from fedplus.check import require
+from fedplus.extras import import_extra
 from fedplus.models.model import Model, Params
 from fedplus.models.task import CLASSIFICATION, Task
 
 _STATELESS = (
-    "Between rounds a party keeps parameters alone. "
+    "A party has nothing but parameters between rounds. "
     "Use a layer without state (LayerNorm, GroupNorm, no dropout)."
 )
 
@@ -20,97 +23,100 @@ _STATELESS = (
 def from_equinox(
     module: Any, *, task: Task = CLASSIFICATION, batched: bool = False, name: str | None = None
 ) -> Model:
-    """An Equinox module: its floating-point arrays are the parameters, all else stays as it is.
+    """Return an Equinox module as a model; its floating-point arrays are the parameters.
 
     Args:
-        module: A module, whose parameters are where every run begins; or ``key -> module``, from
-            which ``init`` makes new parameters.
-        task: What the outputs mean.
+        module: A module, whose parameters are the initial ones; or ``key -> module``, from which
+            ``init`` creates new parameters.
+        task: Loss and score of the outputs.
         batched: Whether the module takes a batch. Equinox's own take one sample and are vmapped.
-        name: For reports; the module's class unless given.
+        name: Name for reports; by default the module's class.
 
-    A module with state (BatchNorm) or that draws random numbers (Dropout) is refused.
+    Raises:
+        SettingError: The module has state (BatchNorm) or draws random numbers (Dropout).
 
     Example: ``from_equinox(lambda key: eqx.nn.MLP(4, 3, 16, 2, key=key))``.
     """
-    eqx = _import("equinox", "equinox")
-    given = isinstance(module, eqx.Module)
-    made = module if given else _made(module, "from_equinox's module", eqx.Module)
-    _refuse_equinox_state(eqx, made)
-    params, rest = eqx.partition(made, eqx.is_inexact_array)
-    _require_params(params, made)
+    eqx = import_extra("equinox", "equinox", "from_equinox")
+    is_instance = isinstance(module, eqx.Module)
+    kind, argument = eqx.Module, "from_equinox's module"
+    instance = module if is_instance else _call_factory(module, argument, kind)
+    _require_stateless_equinox(eqx, instance)
+    params, rest = eqx.partition(instance, eqx.is_inexact_array)
+    _require_params(params, instance)
 
     def init(key: Array) -> Params:
-        return params if given else eqx.filter(module(key), eqx.is_inexact_array)
+        return params if is_instance else eqx.filter(module(key), eqx.is_inexact_array)
 
     def apply(params: Params, x: Array) -> Array:
-        whole: Callable[[Array], Array] = eqx.combine(params, rest)
-        return whole(x) if batched else jax.vmap(whole)(x)
+        combined: Callable[[Array], Array] = eqx.combine(params, rest)
+        return combined(x) if batched else jax.vmap(combined)(x)
 
-    return Model(init, apply, task, name or type(made).__name__)
+    return Model(init, apply, task, name or type(instance).__name__)
 
 
-def _refuse_equinox_state(eqx: Any, module: Any) -> None:
+def _require_stateless_equinox(eqx: Any, module: Any) -> None:
     special = (eqx.nn.StateIndex, eqx.nn.Dropout)
     leaves = jax.tree.leaves(module, is_leaf=lambda node: isinstance(node, special))
-    kept = set()
+    state = set()
     for leaf in leaves:
         if isinstance(leaf, eqx.nn.StateIndex):
-            kept.add("a layer that updates state")
+            state.add("a layer that updates state")
         if isinstance(leaf, eqx.nn.Dropout) and leaf.p > 0 and not leaf.inference:
-            kept.add("a Dropout in use")
-    _require_stateless("from_equinox", module, sorted(kept))
+            state.add("a Dropout in use")
+    _require_stateless("from_equinox", module, sorted(state))
 
 
 def from_flax(
     module: Any, sample: Any = None, *, task: Task = CLASSIFICATION, name: str | None = None
 ) -> Model:
-    """A Flax module, Linen or NNX: its ``params`` (its ``nnx.Param``) are the parameters.
+    """Return a Flax module as a model; its Linen ``params`` or ``nnx.Param`` are the parameters.
 
     Args:
-        module: A Linen module; an NNX module, whose parameters are where every run begins; or
-            ``key -> NNX module``, from which ``init`` makes new parameters.
-        sample: A batch of inputs (B, ...), which a Linen module takes its sizes from.
-        task: What the outputs mean.
-        name: For reports; the module's class unless given.
+        module: A Linen module; an NNX module, whose parameters are the initial ones; or
+            ``key -> NNX module``, from which ``init`` creates new parameters.
+        sample: A batch of inputs (B, ...), from which a Linen module infers its sizes.
+        task: Loss and score of the outputs.
+        name: Name for reports; by default the module's class.
 
-    A module with state (BatchNorm) or that draws random numbers (Dropout) is refused.
+    Raises:
+        SettingError: The module has state (BatchNorm) or draws random numbers (Dropout).
 
     Example: ``from_flax(linen.Dense(3), x[:1])``, ``from_flax(nnx.Linear(4, 3, rngs=nnx.Rngs(0)))``.
     """
-    linen = _import("flax.linen", "flax")
+    linen = import_extra("flax.linen", "flax", "from_flax")
     if isinstance(module, linen.Module):
         return _from_linen(module, sample, task, name)
-    nnx = _import("flax.nnx", "flax")
-    given = isinstance(module, nnx.Module)
-    made = module if given else _made(module, "from_flax's module", nnx.Module)
-    graph, params, rest = nnx.split(made, nnx.Param, ...)
-    kept = sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(rest)})
-    _require_stateless("from_flax", made, kept)
-    _require_params(params, made)
+    nnx = import_extra("flax.nnx", "flax", "from_flax")
+    is_instance = isinstance(module, nnx.Module)
+    kind, argument = nnx.Module, "from_flax's module"
+    instance = module if is_instance else _call_factory(module, argument, kind)
+    graph, params, rest = nnx.split(instance, nnx.Param, ...)
+    state = sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(rest)})
+    _require_stateless("from_flax", instance, state)
+    _require_params(params, instance)
 
     def init(key: Array) -> Params:
-        new = params if given else nnx.state(module(key), nnx.Param)
-        return nnx.to_pure_dict(new)
+        initial = params if is_instance else nnx.state(module(key), nnx.Param)
+        return nnx.to_pure_dict(initial)
 
     def apply(params: Params, x: Array) -> Array:
         outputs: Array = nnx.merge(graph, params)(x)
         return outputs
 
-    return Model(init, apply, task, name or type(made).__name__)
+    return Model(init, apply, task, name or type(instance).__name__)
 
 
 def _from_linen(module: Any, sample: Any, task: Task, name: str | None) -> Model:
-    advice = "Linen takes its sizes from it, e.g. from_flax(module, x[:1])."
+    advice = "Linen infers its sizes from it, e.g. from_flax(module, x[:1])."
     require(sample is not None, "from_flax's sample", None, "a batch of inputs", advice)
-    errors = _import("flax.errors", "flax")
-    draws = "random numbers (a Dropout in use)"
+    errors = import_extra("flax.errors", "flax", "from_flax")
     try:
         variables = jax.eval_shape(module.init, jax.random.key(0), sample)
         _require_stateless("from_flax", module, sorted(set(variables) - {"params"}))
         jax.eval_shape(module.apply, variables, sample)
     except errors.InvalidRngError:
-        _require_stateless("from_flax", module, [draws])
+        _require_stateless("from_flax", module, ["random numbers (a Dropout in use)"])
     _require_params(variables, module)
 
     def init(key: Array) -> Params:
@@ -123,34 +129,27 @@ def _from_linen(module: Any, sample: Any, task: Task, name: str | None) -> Model
     return Model(init, apply, task, name or type(module).__name__)
 
 
-def _made(factory: Any, name: str, kind: type) -> Any:
-    whole = f"{kind.__module__.split('.')[0]}'s {kind.__name__}"
-    allowed = f"an instance of {whole}, or a function key -> {kind.__name__}"
+def _call_factory(factory: Any, name: str, kind: type) -> Any:
+    """Return the module that ``factory(key)`` creates."""
+    module_class = f"{kind.__module__.split('.')[0]}'s {kind.__name__}"
+    allowed = f"an instance of {module_class}, or a function key -> {kind.__name__}"
     require(callable(factory) and not _is_class(factory, kind), name, repr(factory), allowed)
-    made = factory(jax.random.key(0))
-    require(isinstance(made, kind), name, f"a function that gives {type(made).__name__}", allowed)
-    return made
+    module = factory(jax.random.key(0))
+    got = f"a function that returns {type(module).__name__}"
+    require(isinstance(module, kind), name, got, allowed)
+    return module
 
 
 def _is_class(factory: Any, kind: type) -> bool:
     return isinstance(factory, type) and issubclass(factory, kind)
 
 
-def _require_stateless(adapter: str, module: Any, kept: list[str]) -> None:
-    what = ", ".join(kept)
-    kind = f"{adapter}'s {type(module).__name__}"
-    require(not kept, kind, what, "free of state and chance", _STATELESS)
+def _require_stateless(adapter: str, module: Any, state: list[str]) -> None:
+    name = f"{adapter}'s {type(module).__name__}"
+    require(not state, name, ", ".join(state), "free of state and random numbers", _STATELESS)
 
 
 def _require_params(params: Any, module: Any) -> None:
-    found = bool(jax.tree.leaves(params))
-    require(found, "module", f"{type(module).__name__} without any", "one with parameters to train")
-
-
-def _import(module: str, package: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise SettingError(
-            f"{package} must be installed for from_{package}: pip install {package}"
-        ) from error
+    has_params = bool(jax.tree.leaves(params))
+    got = f"{type(module).__name__} without any"
+    require(has_params, "module", got, "one with parameters to train")

@@ -1,4 +1,4 @@
-"""LSTM over a sequence of tokens, given as vectors or looked up in a frozen table."""
+"""``lstm``: an LSTM over a sequence of vectors, or of tokens with a frozen embedding."""
 
 import math
 from typing import Any
@@ -22,16 +22,16 @@ def lstm(
     outputs: int = 1,
     embedding: Any = None,
 ) -> Model:
-    """LSTM layers ``lstm0``, ``lstm1``, ...; a dense ``head`` reads the last token's state.
+    """LSTM layers ``lstm0``, ``lstm1``, ... and a dense ``head`` on the state of the last token.
 
     Args:
         tokens: Length T of a sequence.
-        features: Entries F of a token's vector.
-        hidden: Entries of a layer's state.
+        features: Number F of entries of a token's vector.
+        hidden: Number of entries of a layer's state.
         layers: Number of layers.
-        outputs: 1 for a logit of two classes (``BINARY``), else one logit a class.
-        embedding: Table (V, F) of vectors. With it inputs are tokens (B, T) of whole numbers,
-            without it vectors (B, T, F). It is no parameter: nothing trains or sends it.
+        outputs: 1 for one logit of two classes (``BINARY``), otherwise one logit per class.
+        embedding: Table (V, F) of vectors. With it, inputs are tokens (B, T) of whole numbers; without
+            it, vectors (B, T, F). The table is not a parameter: it is neither trained nor sent.
 
     Paper: the Sent140 experiment (2 layers of 256 over 25 tokens of GloVe's 300 entries).
 
@@ -50,7 +50,7 @@ def lstm(
             table.ndim == 2 and table.shape[1] == features,
             "lstm's embedding",
             f"shape {table.shape}",
-            f"a table (V, {features}), a row a token",
+            f"a table (V, {features}), one row per token",
             "Set features to its number of columns.",
         )
     names = [f"lstm{i}" for i in range(layers)]
@@ -58,24 +58,24 @@ def lstm(
     def init(key: Array) -> Params:
         keys = jax.random.split(key, layers + 1)
         params: dict[str, Layer] = {}
-        before = features
+        inputs = features
         for name, k in zip(names, keys[:-1], strict=True):
-            params[name] = _init_layer(k, before, hidden)
-            before = hidden
+            params[name] = _init_layer(k, inputs, hidden)
+            inputs = hidden
         params["head"] = dense(outputs, hidden, scaled_normal(keys[-1], (outputs, hidden), hidden))
         return params
 
     def vectors(x: Array) -> Array:
         if table is None:
             expected: tuple[int, ...] = (tokens, features)
-            what = "a batch of vectors"
+            batch = "a batch of vectors"
         else:
             expected = (tokens,)
-            what = "a batch of tokens"
-            whole = jnp.issubdtype(x.dtype, jnp.integer)
-            require(whole, "lstm's input", x.dtype, "whole numbers, rows of the embedding")
+            batch = "a batch of tokens"
+            is_whole = jnp.issubdtype(x.dtype, jnp.integer)
+            require(is_whole, "lstm's input", x.dtype, "whole numbers, rows of the embedding")
         shape = ", ".join(map(str, ("B", *expected)))
-        require(x.shape[1:] == expected, "lstm's input", f"shape {x.shape}", f"{what} ({shape})")
+        require(x.shape[1:] == expected, "lstm's input", f"shape {x.shape}", f"{batch} ({shape})")
         return x if table is None else table[x]
 
     def apply(params: Params, x: Array) -> Array:
@@ -88,16 +88,16 @@ def lstm(
 
 
 def _init_layer(key: Array, features: int, hidden: int) -> Layer:
-    """Uniform weights within 1/√H; the forget gate begins open (bias 1), as FedProx's does."""
+    """Return uniform weights within 1/√H; the forget gate has bias 1, as in FedProx."""
     keys = jax.random.split(key)
     bound = 1 / math.sqrt(hidden)
 
     def uniform(k: Array, inputs: int) -> Array:
         return jax.random.uniform(k, (inputs, 4 * hidden), minval=-bound, maxval=bound)
 
-    forget = jnp.arange(4 * hidden) // hidden == 1
+    is_forget_gate = jnp.arange(4 * hidden) // hidden == 1
     return {
-        "bias": forget.astype(float),
+        "bias": is_forget_gate.astype(float),
         "input": uniform(keys[0], features),
         "recurrent": uniform(keys[1], hidden),
     }

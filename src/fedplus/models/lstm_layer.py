@@ -1,4 +1,4 @@
-"""One LSTM layer over a sequence, its gradient written out for speed."""
+"""``lstm_layer``: one LSTM layer over a sequence, with a hand-written gradient for speed."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ from fedplus._types import Array
 Layer = dict[str, Array]
 """``bias`` (4H,), ``input`` (F, 4H), ``recurrent`` (H, 4H); gates in the order i, f, g, o.
 
-Inputs first, unlike a dense layer: the product with ``recurrent`` is done for every token, and its
-gradient is one over all of them.
+The axis of inputs is first, unlike in a dense layer: the product with ``recurrent`` is computed for
+every token, and its gradient once for all tokens.
 """
 Carry = tuple[Array, Array]
 
 
-class _Kept(NamedTuple):
-    """What the backward pass needs: all (T, B, ...), the gates after their activation."""
+class _Residuals(NamedTuple):
+    """Arrays (T, B, ...) that the backward pass needs; the gates are after their activation."""
 
     layer: Layer
     x: Array
@@ -28,20 +28,20 @@ class _Kept(NamedTuple):
 
 @jax.custom_vjp
 def lstm_layer(layer: Layer, x: Array) -> Array:
-    r"""Hidden states (T, B, H) for inputs (T, B, F), from a state of zero.
+    r"""Return the hidden states (T, B, H) for inputs (T, B, F); the initial state is zero.
 
     .. math::
         c_t = f \odot c_{t-1} + i \odot g, \quad h_t = o \odot \tanh c_t, \quad
         (i, f, g, o) = (s, s, \tanh, s)(x_t W_x + h_{t-1} W_h + b), \quad s = 1/(1 + e^{-\cdot})
 
-    Automatic differentiation would add an (H, 4H) outer product to the gradient at every t. Here
-    only what depends on the next state is inside a loop: the products with W_x, and the gradients
-    of W_x and W_h, are one product each over all T·B rows. Weights and x have one dtype.
+    Automatic differentiation would add an (H, 4H) outer product to the gradient at every t. Here only
+    the recurrence is inside a loop: the products with W_x, and the gradients of W_x and W_h, are one
+    product each over all T·B rows. Weights and x must have one dtype.
     """
     return _forward(layer, x)[0]
 
 
-def _forward(layer: Layer, x: Array) -> tuple[Array, _Kept]:
+def _forward(layer: Layer, x: Array) -> tuple[Array, _Residuals]:
     time, batch, _ = x.shape
     projected = _rows(x) @ layer["input"] + layer["bias"]
     zero = jnp.zeros((batch, layer["recurrent"].shape[0]), x.dtype)
@@ -55,14 +55,14 @@ def _forward(layer: Layer, x: Array) -> tuple[Array, _Kept]:
         return (h, c), (h, c, (i, f, g, o))
 
     _, (h, c, gates) = jax.lax.scan(step, (zero, zero), projected.reshape(time, batch, -1))
-    return h, _Kept(layer, x, h, c, gates)
+    return h, _Residuals(layer, x, h, c, gates)
 
 
-def _backward(kept: _Kept, dh_outer: Array) -> tuple[Layer, Array]:
-    layer, x, h, c, gates = kept
+def _backward(residuals: _Residuals, dh_outer: Array) -> tuple[Layer, Array]:
+    layer, x, h, c, gates = residuals
     zero = jnp.zeros_like(h[0])
     c_before = jnp.concatenate([zero[None], c[:-1]])
-    # Transposed once, outside the loop: inside, XLA would do it anew for every t.
+    # Inside the loop XLA would transpose for every t.
     transposed = layer["recurrent"].T
 
     def step(carry: Carry, item: tuple[Array, ...]) -> tuple[Carry, Array]:
@@ -95,5 +95,5 @@ lstm_layer.defvjp(_forward, _backward)
 
 
 def _rows(a: Array) -> Array:
-    """(T, B, n) as (T·B, n)."""
+    """Reshape (T, B, n) to (T·B, n)."""
     return a.reshape(-1, a.shape[-1])

@@ -1,4 +1,4 @@
-"""Multilayer perceptron."""
+"""``mlp``: a multilayer perceptron."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -11,6 +11,7 @@ from fedplus.models.dense import (
     affine,
     dense,
     flatten_batch,
+    is_size_list,
     require_classes,
     require_sizes,
     scaled_normal,
@@ -22,12 +23,18 @@ def mlp(
     inputs: int,
     classes: int,
     *,
-    hidden: Sequence[int] = (200,),
+    hidden: int | Sequence[int] = (200,),
     activation: Callable[[Array], Array] = jax.nn.relu,
 ) -> Model:
-    """Dense layers ``hidden0``, ``hidden1``, ... and a ``head`` of one logit a class.
+    """Dense layers ``hidden0``, ``hidden1``, ... and a dense ``head`` with one logit per class.
 
-    Inputs of any shape are flattened. Weights begin normal, biases zero.
+    Inputs of any shape are flattened. The initial weights are normal, the biases zero.
+
+    Args:
+        inputs: Number of entries of an input.
+        classes: Number of classes.
+        hidden: Size of the hidden layer, or sizes of several.
+        activation: Function that is applied after each hidden layer.
 
     >>> import jax
     >>> model = mlp(784, classes=10, hidden=(200, 100))
@@ -35,15 +42,18 @@ def mlp(
     >>> sorted(params), params["hidden1"]["weight"].shape
     (['head', 'hidden0', 'hidden1'], (100, 200))
     """
-    require(len(hidden) > 0, "mlp's hidden", hidden, "a size or more", "Without any, use logistic.")
-    require_sizes("mlp", inputs=inputs, **{f"hidden[{i}]": size for i, size in enumerate(hidden)})
+    require_sizes("mlp", inputs=inputs)
+    sizes = hidden if isinstance(hidden, (list, tuple)) else [hidden]
+    advice = "" if sizes else "Without a hidden layer, use logistic."
+    allowed = "a whole number >= 1 or a list of them"
+    require(is_size_list(sizes), "hidden", repr(hidden), allowed, advice)
     require_classes("mlp", classes)
-    names = [*(f"hidden{i}" for i in range(len(hidden))), "head"]
-    shapes = [(after, before) for before, after in pairwise([inputs, *hidden, classes])]
+    names = [*(f"hidden{i}" for i in range(len(sizes))), "head"]
+    shapes = [(after, before) for before, after in pairwise([inputs, *sizes, classes])]
 
     def init(key: Array) -> Params:
         keys = jax.random.split(key, len(names))
-        gains = [2.0] * len(hidden) + [1.0]
+        gains = [2.0] * len(sizes) + [1.0]
         return {
             name: dense(*shape, scaled_normal(k, shape, shape[1], gain))
             for name, shape, k, gain in zip(names, shapes, keys, gains, strict=True)

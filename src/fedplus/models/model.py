@@ -1,4 +1,4 @@
-"""A model: how its parameters begin, what it answers to a batch of inputs, and what judges it."""
+"""``Model``: a function to initialise parameters, a function to apply them, and a task."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,13 +11,13 @@ Params = Any
 
 
 class Model(NamedTuple):
-    """Any pair of functions over a pytree of parameters.
+    """A model as a pair of functions of a pytree of parameters.
 
     Args:
-        init: ``init(key) -> params``.
+        init: ``init(key) -> params``, the initial parameters.
         apply: ``apply(params, x) -> outputs`` for a batch of inputs: (B, ...) to (B, ...).
-        task: What the outputs mean: ``CLASSIFICATION``, ``BINARY``, ``REGRESSION`` or one of your own.
-        name: For reports.
+        task: Loss and score of the outputs: ``CLASSIFICATION``, ``BINARY``, ``REGRESSION`` or your own.
+        name: Name for reports.
 
     >>> import jax.numpy as jnp
     >>> mine = Model(

@@ -1,4 +1,4 @@
-"""From a tree of named parameters to the flat vector that everything else works on, and back."""
+"""Conversion of a pytree of parameters to the vector that the library works on, and back."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from fedplus.check import require
 
 
 class Raveled(NamedTuple):
-    """A model as a vector, with what is needed to name its parts and to take it apart again."""
+    """A model as a vector, with the names and sizes of its parameters and the inverse conversion."""
 
     w: Vector
     layout: Layout
@@ -20,7 +20,10 @@ class Raveled(NamedTuple):
 
 
 def ravel(params: Any) -> Raveled:
-    """Ravel a pytree of parameters.
+    """Concatenate all arrays of a pytree of parameters into one vector.
+
+    Args:
+        params: A pytree with at least one array.
 
     >>> import jax.numpy as jnp
     >>> flat = ravel({"head": {"bias": jnp.zeros(2), "weight": jnp.ones((3, 2))}})
@@ -38,7 +41,7 @@ def ravel(params: Any) -> Raveled:
 
 
 def named_arrays(params: Any) -> dict[str, Any]:
-    """The arrays of a pytree by name, in the order in which ``ravel`` takes them."""
+    """Return the arrays of a pytree by name, in the order of ``ravel``."""
     return {_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
 
 

@@ -1,6 +1,7 @@
-"""A new app: server, party, certificates, a test, to run in process, simulated and deployed.
+"""Writes a new Flower app, which can run in process, in Flower's simulation, and deployed.
 
-The templates are real code, of a package called ``fedapp``: ``common``, and one folder a framework.
+The templates are working code of a package called ``fedapp``: the folder ``common``, and one folder per
+framework.
 """
 
 import importlib.util
@@ -20,11 +21,11 @@ RESERVED = (
     "build", "certificates", "deploy", "deployment", "dist", "env", "lib", "parts", "runs", "services",
     "tests", "venv",
 )  # fmt: skip
-"""Names of the template's own files, and of what Flower leaves out of an app."""
+"""Names that the templates use themselves, or that Flower leaves out of an app."""
 
 
 class Framework(NamedTuple):
-    """What a party trains with."""
+    """A framework with which parties can train."""
 
     title: str
     dependencies: tuple[str, ...]
@@ -38,48 +39,49 @@ FRAMEWORKS: Mapping[str, Framework] = {
 
 
 def write_app(folder: Path, framework: str) -> str:
-    """Write a new app; the name of its package, which is the folder's.
+    """Write a new app and return the name of its package.
+
+    Args:
+        folder: The folder to write. The package is named after it, with ``_`` for ``-``.
+        framework: A key of ``FRAMEWORKS``.
 
     Raises:
-        SettingError: The framework is not known, the folder is there, or its name is no package's.
+        SettingError: The framework is unknown, the folder exists, or its name cannot be a package's.
     """
     chosen = lookup(framework, FRAMEWORKS, "framework")
     package = folder.name.replace("-", "_").lower()
-    require(not folder.exists(), "name", f"{folder}, which is there", "that of a new folder")
+    require(not folder.exists(), "name", f"{folder}, which exists", "that of a new folder")
     require(
         re.fullmatch("[a-z][a-z0-9_]{0,31}", package) is not None, "name", repr(folder.name),
         "at most 32 letters, digits, - and _, a letter first",
     )  # fmt: skip
-    taken = (
+    is_taken = (
         package in RESERVED
         or keyword.iskeyword(package)
         or package in sys.stdlib_module_names
         or importlib.util.find_spec(package) is not None
     )
-    require(
-        not taken,
-        "name",
-        repr(folder.name),
-        "one that Python, its packages, Flower and the app itself do not use",
-    )
-    words = {
+    allowed = "one that Python, its packages, Flower and the app itself do not use"
+    require(not is_taken, "name", repr(folder.name), allowed)
+    replacements = {
         "fed-app": package.replace("_", "-"), PACKAGE: package, "FRAMEWORK": chosen.title,
-        '"DEPENDENCIES"': ", ".join(f'"{one}"' for one in chosen.dependencies),
+        '"DEPENDENCIES"': ", ".join(f'"{name}"' for name in chosen.dependencies),
     }  # fmt: skip
     folder.parent.mkdir(parents=True, exist_ok=True)
-    write_folder_atomically(folder, _files(framework, words), SHARED)
+    write_folder_atomically(folder, _fill_templates(framework, replacements), SHARED)
     return package
 
 
-def _files(framework: str, words: Mapping[str, str]) -> list[tuple[str, bytes]]:
-    every = re.compile("|".join(map(re.escape, words)))
+def _fill_templates(framework: str, replacements: Mapping[str, str]) -> list[tuple[str, bytes]]:
+    """Return the path and content of each file of an app."""
+    placeholder = re.compile("|".join(map(re.escape, replacements)))
 
-    def said(text: str) -> str:
-        return every.sub(lambda found: words[found.group()], text)
+    def fill(text: str) -> str:
+        return placeholder.sub(lambda match: replacements[match.group()], text)
 
-    found = []
+    files = []
     for top in (TEMPLATES / "common", TEMPLATES / framework):
         for path in sorted(p for p in top.rglob("*") if p.is_file() and p.suffix != ".pyc"):
-            text = path.read_text(encoding="utf-8")
-            found.append((said(path.relative_to(top).as_posix()), said(text).encode()))
-    return found
+            content = fill(path.read_text(encoding="utf-8")).encode()
+            files.append((fill(path.relative_to(top).as_posix()), content))
+    return files

@@ -1,4 +1,4 @@
-"""ψ = Ψ/σ: what regularises the personal part v_k of each model. See ``base`` to bring your own."""
+"""Regularisers ψ = Ψ/σ of the personal part v_k of each model. ``base`` says how to write another."""
 
 from fedplus.psi.anchor import Anchor
 from fedplus.psi.base import AbstractPsi, Custom

@@ -1,4 +1,4 @@
-"""ψ = 0 at 0 and +∞ elsewhere: one common model for all."""
+"""The regulariser ψ = 0 at 0 and +∞ elsewhere, which forbids personal parts."""
 
 from typing import final
 
@@ -12,11 +12,11 @@ from fedplus.psi.base import AbstractPsi
 @final
 @settings
 class Anchor(AbstractPsi):
-    r"""ψ(θ) = 0 at θ = 0 and +∞ elsewhere: v_k = 0, the anchor is w̃ (FedAvg, FedProx).
+    r"""ψ(θ) = 0 at θ = 0 and +∞ elsewhere, so that v_k = 0 and the anchor is w̃ (FedAvg, FedProx).
 
     .. math:: \operatorname{prox}(x) = 0
 
-    Its envelope is ½‖x‖², so 𝒜 is the mean.
+    Its Moreau envelope is ½‖x‖², so 𝒜 is the mean.
 
     Paper: Table 1, remark on FedProx; Corollary 1 (b).
 

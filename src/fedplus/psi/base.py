@@ -1,6 +1,6 @@
-r"""What a regulariser ψ is: a convex function with a cheap proximal operator.
+r"""The interface of a regulariser ψ: a convex function with a cheap proximal operator.
 
-The paper writes Ψ; we store ψ = Ψ/σ, so that every formula holds at σ = 0 as well. Then
+The paper writes Ψ; this package stores ψ = Ψ/σ, so that every formula also holds for σ = 0. Then
 
 .. math:: \operatorname{prox}^{1/\sigma}_\Psi(x) = \operatorname{prox}_\psi(x), \qquad
           \hat\Psi_{1/\sigma}(x) = \sigma\,\hat\psi(x).
@@ -17,32 +17,32 @@ from fedplus.check import require
 
 
 class AbstractPsi(ABC):
-    """A convex ψ: ℝᵈ → [0, ∞] with ψ(0) = 0. Subclasses give ``value`` and ``prox``.
+    """A convex function ψ: ℝᵈ → [0, ∞] with ψ(0) = 0. Subclasses implement ``value`` and ``prox``.
 
-    To bring your own, either wrap two functions in :class:`Custom`, or, for a ψ with settings that
-    can be tuned, subclass and decorate with ``fedplus.settings``; both pass through ``jit`` and
-    ``vmap`` and can be aggregated by ``Moreau``.
+    To write another ψ, either pass two functions to :class:`Custom` or, for a ψ with tunable settings,
+    write a subclass and decorate it with ``fedplus.settings``. Both work under ``jit`` and ``vmap`` and
+    with ``Moreau``.
 
-    Every ψ of this package computes with the library of its input: NumPy arrays give NumPy arrays, and
-    neither the import nor the computation loads JAX.
+    Every ψ of this package returns NumPy arrays for NumPy arrays, without importing JAX, and JAX arrays
+    for JAX arrays.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Create an instance; by now JAX may be imported, and then it must know the class."""
+        """Create an instance, after registering its class with JAX if JAX has been imported since."""
         register_settings()
         return super().__new__(cls)
 
     @abstractmethod
     def value(self, x: Vector) -> Array:
-        """ψ(x), a scalar."""
+        """Return ψ(x), a scalar."""
 
     @abstractmethod
     def prox(self, x: Vector) -> Vector:
-        """Argmin over θ of ψ(θ) + ½‖x − θ‖²: the personal part of the difference x = w_k − w̃."""
+        """Return the argmin over θ of ψ(θ) + ½‖x − θ‖², the personal part v_k for x = w_k − w̃."""
 
     @final
     def envelope(self, x: Vector) -> Array:
-        """The Moreau envelope min over θ of ψ(θ) + ½‖x − θ‖², whose gradient is x − prox(x)."""
+        """Return the Moreau envelope min over θ of ψ(θ) + ½‖x − θ‖²; its gradient is x − prox(x)."""
         theta = self.prox(x)
         return self.value(theta) + 0.5 * ((x - theta) ** 2).sum()
 
@@ -50,10 +50,10 @@ class AbstractPsi(ABC):
 @final
 @settings
 class Custom(AbstractPsi):
-    """A ψ given by its two functions.
+    """A ψ given by two functions.
 
     Args:
-        value_of: x ↦ ψ(x), convex, 0 at 0.
+        value_of: x ↦ ψ(x), which is convex and 0 at 0.
         prox_of: x ↦ argmin over θ of ψ(θ) + ½‖x − θ‖².
 
     >>> import jax.numpy as jnp

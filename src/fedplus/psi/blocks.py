@@ -1,4 +1,4 @@
-"""A ψ a layer: the paper's hybridisation."""
+"""Another ψ for each group of layers, the paper's hybridisation."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ from fedplus.psi.base import AbstractPsi
 @final
 @settings
 class Blocks(AbstractPsi):
-    """ψ(θ) = Σ_b ψ_b(θ_b): each group of layers has its own ψ and δ.
+    """ψ(θ) = Σ_b ψ_b(θ_b), with another ψ_b for each group b of layers.
 
     Args:
         parts: Pattern ↦ ψ, e.g. ``{"head/*": L1(0.1), "*": Quadratic(0.001)}``. A parameter belongs
             to the first pattern that matches its name (``*``, ``?`` and ``[...]`` as in a shell).
             All parameters of a pattern form one vector, so ``{"*": psi}`` is ``psi``.
-        layout: Name and size of each parameter in raveled order; ``fedplus.models.ravel`` gives it.
+        layout: Name and size of each parameter in raveled order (``fedplus.models.ravel`` returns it).
 
     Paper: "Hybridization via the Unified Fed+ Framework with Layer-specific Ψ".
 
@@ -43,32 +43,40 @@ class Blocks(AbstractPsi):
         require(bool(names), "Blocks.layout", "none", "at least one parameter")
         for pattern, part in self.parts.items():
             require(
-                isinstance(part, AbstractPsi), f"Blocks.parts[{pattern!r}]", repr(part), "a ψ",
+                isinstance(part, AbstractPsi),
+                f"Blocks.parts[{pattern!r}]",
+                repr(part),
+                "a ψ",
                 "E.g. L1(0.1).",
-            )  # fmt: skip
+            )
         owners = {name: self._owner(name) for name in names}
         for name, owner in owners.items():
             require(
-                owner is not None, "Blocks.parts", f"no pattern that matches {name!r}",
-                "a cover of all parameters", 'End with "*": Zero() for no pull to w̃ there.',
-            )  # fmt: skip
+                owner is not None,
+                "Blocks.parts",
+                f"no pattern that matches {name!r}",
+                "a cover of all parameters",
+                'End with "*": Zero() to leave the other parameters unregularised.',
+            )
         for pattern in self.parts:
             require(
-                pattern in owners.values(), "Blocks.parts", f"{pattern!r}, which matches nothing",
+                pattern in owners.values(),
+                "Blocks.parts",
+                f"{pattern!r}, which matches nothing",
                 f"patterns over the names {', '.join(names)}",
                 "Check the spelling and the order: the first match wins.",
-            )  # fmt: skip
-        # An ordered mapping, because JAX sorts the keys of a plain dict and the order decides.
+            )
+        # The order decides, and JAX sorts the keys of a plain dict.
         object.__setattr__(self, "parts", OrderedDict(self.parts))
         object.__setattr__(self, "layout", tuple((str(n), int(s)) for n, s in self.layout))
 
     def _owner(self, name: str) -> str | None:
-        """The first pattern that matches a parameter's name."""
+        """Return the first pattern that matches a parameter's name, or None."""
         return next((pattern for pattern in self.parts if fnmatchcase(name, pattern)), None)
 
     @cached_property
     def _spans(self) -> list[tuple[str, int, int]]:
-        """Who owns which columns, in raveled order: (pattern, start, stop), neighbours merged."""
+        """The column ranges (pattern, start, stop) in raveled order; adjacent ranges are merged."""
         spans: list[tuple[str, int, int]] = []
         start = 0
         for name, size in self.layout:
@@ -81,33 +89,34 @@ class Blocks(AbstractPsi):
         return spans
 
     def require_size(self, size: int) -> None:
-        """Require that the named parameters together make up a model of so many entries."""
+        """Require that the layout's parameters have ``size`` entries in total."""
         total = self._spans[-1][2]
         require(
             total == size,
             "Blocks.layout",
             f"{total} entries in all",
             f"the layout of the model, which has {size} entries",
-            "fedplus.models.ravel(params).layout gives it.",
+            "Use fedplus.models.ravel(params).layout.",
         )
 
     def split(self, x: Array) -> dict[str, Array]:
-        """For each pattern, its columns of ``x``, whose last axis is a raveled model."""
+        """Return each pattern's columns of ``x``, whose last axis is a raveled model."""
         self.require_size(x.shape[-1])
         pieces: dict[str, list[Array]] = {pattern: [] for pattern in self.parts}
         for owner, first, last in self._spans:
             pieces[owner].append(x[..., first:last])
-        return {pattern: _concatenated(found) for pattern, found in pieces.items()}
+        return {pattern: _concatenate(parts) for pattern, parts in pieces.items()}
 
     def join(self, blocks: Mapping[str, Array]) -> Array:
-        """The inverse of ``split``."""
-        taken = dict.fromkeys(self.parts, 0)
+        """Return the raveled models from each pattern's columns; the inverse of ``split``."""
+        offsets = dict.fromkeys(self.parts, 0)
         pieces = []
-        for pattern, i, j in self._spans:
-            first = taken[pattern]
-            pieces.append(blocks[pattern][..., first : first + j - i])
-            taken[pattern] = first + j - i
-        return _concatenated(pieces)
+        for pattern, start, stop in self._spans:
+            first = offsets[pattern]
+            last = first + stop - start
+            pieces.append(blocks[pattern][..., first:last])
+            offsets[pattern] = last
+        return _concatenate(pieces)
 
     @override
     def value(self, x: Vector) -> Array:
@@ -120,8 +129,8 @@ class Blocks(AbstractPsi):
         return self.join({pattern: self.parts[pattern].prox(block) for pattern, block in blocks})
 
 
-def _concatenated(pieces: list[Array]) -> Array:
-    """Join along the last axis, without a copy if there is one piece."""
+def _concatenate(pieces: list[Array]) -> Array:
+    """Return the pieces joined along the last axis, without a copy if there is only one."""
     if len(pieces) == 1:
         return pieces[0]
     joined: Array = namespace(*pieces).concatenate(pieces, axis=-1)

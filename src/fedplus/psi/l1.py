@@ -1,4 +1,4 @@
-"""ψ = δ‖θ‖₁: FedCoMed+."""
+"""The regulariser ψ = δ‖θ‖₁ of FedCoMed+."""
 
 from typing import final
 
@@ -13,14 +13,14 @@ from fedplus.psi.base import AbstractPsi
 @final
 @settings
 class L1(AbstractPsi):
-    r"""ψ(θ) = δ‖θ‖₁, whose Moreau envelope aggregates to a δ-coordinatewise median.
+    r"""ψ(θ) = δ‖θ‖₁, whose aggregation is the δ-coordinatewise median.
 
     .. math:: \operatorname{prox}(x) = \operatorname{sign}(x)\max\{|x| - \delta,\, 0\}
 
     Args:
-        delta: Threshold δ > 0 in parameter units.
+        delta: Threshold δ > 0, in parameter units.
 
-    Paper: FedCoMed+, eq. (soft_thresholding). Deviation D3: as printed it is one-sided.
+    Paper: FedCoMed+, eq. (soft_thresholding). Deviation D3: the printed formula is one-sided.
 
     >>> import jax.numpy as jnp
     >>> L1(1.0).prox(jnp.array([3.0, -1.5, 0.5])).tolist()

@@ -1,4 +1,4 @@
-"""ψ = δ‖θ‖₂: FedGeoMed+."""
+"""The regulariser ψ = δ‖θ‖₂ of FedGeoMed+."""
 
 from typing import final
 
@@ -13,14 +13,14 @@ from fedplus.psi.base import AbstractPsi
 @final
 @settings
 class L2(AbstractPsi):
-    r"""ψ(θ) = δ‖θ‖₂, whose Moreau envelope aggregates to a δ-geometric median.
+    r"""ψ(θ) = δ‖θ‖₂, whose aggregation is the δ-geometric median.
 
     .. math:: \operatorname{prox}(x) = \max\{0,\, 1 - \delta/\|x\|_2\}\, x
 
-    So v_k = 0 exactly for a party within δ of w̃.
+    A party whose model is within δ of w̃ has v_k = 0 exactly.
 
     Args:
-        delta: Radius δ > 0 in parameter units (of the whole vector, not of a coordinate).
+        delta: Radius δ > 0 of the whole vector (not of a coordinate), in parameter units.
 
     Paper: FedGeoMed+.
 

@@ -1,4 +1,4 @@
-"""ψ = (δ/2)‖θ‖²: FedAvg+."""
+"""The regulariser ψ = (δ/2)‖θ‖² of FedAvg+."""
 
 from typing import final
 
@@ -12,12 +12,12 @@ from fedplus.psi.base import AbstractPsi
 @final
 @settings
 class Quadratic(AbstractPsi):
-    r"""ψ(θ) = (δ/2)‖θ‖², whose Moreau envelope aggregates to the mean.
+    r"""ψ(θ) = (δ/2)‖θ‖², whose aggregation is the mean.
 
     .. math:: \operatorname{prox}(x) = x / (1 + \delta)
 
     Args:
-        delta: Share δ > 0. A small δ keeps nearly all of w_k − w̃, i.e. nearly local training
+        delta: Share δ > 0. With a small δ, v_k is nearly w_k − w̃ and training is nearly local
             (Deviation D9).
 
     Paper: FedAvg+.

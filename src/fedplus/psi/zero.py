@@ -1,4 +1,4 @@
-"""ψ = 0: no pull towards w̃."""
+"""The regulariser ψ = 0, with which nothing moves a party towards w̃."""
 
 from typing import final
 
@@ -16,11 +16,11 @@ class Zero(AbstractPsi):
 
     .. math:: \operatorname{prox}(x) = x
 
-    Nothing pulls a party towards w̃. With σ > 0 every step is still pulled towards the w_k with which
-    the round started, so steps are damped; only σ = 0 gives local SGD.
+    Nothing moves a party towards w̃. With σ > 0, every step still moves towards the w_k with which the
+    round started, which damps the steps; only σ = 0 is local SGD.
 
-    The envelope is 0 everywhere and any w̃ minimises it; ``Moreau`` returns the mean, which is where
-    the paper's recursion starts and stays.
+    The Moreau envelope is 0 everywhere, so any w̃ minimises it. ``Moreau`` returns the mean, where the
+    paper's recursion starts and stays.
 
     Paper: Corollary 1 (a).
 

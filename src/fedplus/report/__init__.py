@@ -1,1 +1,1 @@
-"""Tables and the HTML report, of run folders."""
+"""Comparison tables and the HTML report of run folders."""

@@ -1,4 +1,4 @@
-"""The charts that vouch for a run: the aggregator's convergence, and Theorem 1."""
+"""Sections of the report that certify a run: the aggregator's convergence, and Theorem 1."""
 
 from collections.abc import Sequence
 
@@ -13,102 +13,105 @@ from fedplus.report.round_charts import (
     line_chart,
     round_values,
 )
-from fedplus.report.run_data import Host, RunData, mean_of_known
+from fedplus.report.run_data import Host, RunData, finite_mean
 
-RISE = 1e-6
-"""What F_σ may rise by, relative to itself, from rounding alone."""
+ROUNDING = 1e-6
+"""Relative increase of F_σ that rounding errors explain."""
 
 
 def theorem_1_section(groups: Sequence[Group]) -> Section | None:
-    """Section 10: Theorem 1, F_σ never rises."""
-    found = curves_by_label(groups, _recorded)
-    if not found:
+    """Return section 10, the certificate of Theorem 1 (F_σ never rises), if F_σ was recorded."""
+    curves = curves_by_label(groups, _recorded_objective)
+    if not curves:
         return None
-    told, steady, rows = [], [], []
-    for group, _, line in found:
-        rise, at = _largest_rise(group)
-        shown = f"{100 * rise:.2g} % at round {at}"
-        if at is None:
-            steady.append(group.label)
+    clauses, never_rising, rows = [], [], []
+    for group, _, curve in curves:
+        rise, round_ = _largest_rise(group)
+        rise_text = f"{100 * rise:.2g} % at round {round_}"
+        if round_ is None:
+            never_rising.append(group.label)
         else:
-            told.append(f"under {group.label} it rises, at most by {shown}")
+            clauses.append(f"under {group.label} it rises, at most by {rise_text}")
         rows.append(
             [
                 group.label,
-                significant_digits(line.y[0]),
-                significant_digits(line.y[-1]),
-                "none" if at is None else shown,
+                significant_digits(curve.y[0]),
+                significant_digits(curve.y[-1]),
+                "none" if round_ is None else rise_text,
             ]
         )
-    if steady:
-        told.insert(0, f"the objective never rises under {join_names(steady)}")
-    finding = capitalised("; ".join(told)) + "."
-    chart = line_chart(found, y="F<sub>σ</sub>", words=f"The objective F_σ over rounds. {finding}")
+    if never_rising:
+        clauses.insert(0, f"the objective never rises under {join_names(never_rising)}")
+    finding = capitalised("; ".join(clauses)) + "."
+    alt_text = f"The objective F_σ over rounds. {finding}"
+    chart = line_chart(curves, y="F<sub>σ</sub>", alt_text=alt_text)
     table = {"head": ["", "first", "last", "largest rise"], "rows": rows}
     option = {"name": "", "finding": finding, "charts": [chart], "table": table}
     note = (
         "Theorem 1: with full gradients and a small enough η the objective never rises. "
-        "Compared from one evaluated round to the next; a rise below a millionth is rounding."
+        "Each evaluated round is compared with the one before; a rise below a millionth is rounding."
     )
     return choice_section("certificate", "Certificate of Theorem 1", [option], note=note)
 
 
-def _recorded(run: RunData) -> tuple[Host, Host]:
-    """F_σ where it was asked for."""
-    known = np.isfinite(run.few["objective"])
-    return run.rounds[known], run.few["objective"][known]
+def _recorded_objective(run: RunData) -> tuple[Host, Host]:
+    """Return the rounds where F_σ is known, and its values."""
+    known = np.isfinite(run.summaries["objective"])
+    return run.rounds[known], run.summaries["objective"][known]
 
 
 def _largest_rise(group: Group) -> tuple[float, int | None]:
-    """Over its seeds, relative to F_σ before it, and the round it is seen at."""
-    worst: tuple[float, int | None] = (0.0, None)
-    for run in group.judged:
-        t, f = _recorded(run)
-        rise = np.diff(f) / np.maximum(np.abs(f[:-1]), 1e-30)
-        if rise.size and rise.max() > max(RISE, worst[0]):
-            worst = float(rise.max()), int(t[1 + rise.argmax()])
-    return worst
+    """Return the largest relative rise of F_σ over all seeds, and the round after it (or None)."""
+    largest: tuple[float, int | None] = (0.0, None)
+    for run in group.evaluated:
+        rounds, objective = _recorded_objective(run)
+        rise = np.diff(objective) / np.maximum(np.abs(objective[:-1]), 1e-30)
+        if rise.size and rise.max() > max(ROUNDING, largest[0]):
+            largest = float(rise.max()), int(rounds[1 + rise.argmax()])
+    return largest
 
 
 def convergence_section(groups: Sequence[Group]) -> Section | None:
-    """Section 9."""
+    """Return section 9: iterations, residuals and dropped models of the aggregator."""
     options, rows = [], []
-    told: dict[str, list[str]] = {}
+    labels_by_problem: dict[str, list[str]] = {}
     for group in groups:
         figures = {key: np.concatenate([run.figures[key] for run in group.runs])
                    for key in ("iterations", "converged", "residual", "dropped")}  # fmt: skip
         if not figures["iterations"].size:
             continue
-        met = figures["converged"][np.isfinite(figures["converged"])]
+        converged = figures["converged"][np.isfinite(figures["converged"])]
         dropped = int(np.nansum(figures["dropped"]))
-        known = figures["residual"][np.isfinite(figures["residual"])]
+        residual = figures["residual"][np.isfinite(figures["residual"])]
         rows.append([
-            group.label, significant_digits(float(mean_of_known(figures["iterations"]))),
-            f"{100 * met.mean():.1f} %" if met.size else UNKNOWN,
-            f"{known.max():.2g}" if known.size else UNKNOWN, f"{dropped:,}",
+            group.label, significant_digits(float(finite_mean(figures["iterations"]))),
+            f"{100 * converged.mean():.1f} %" if converged.size else UNKNOWN,
+            f"{residual.max():.2g}" if residual.size else UNKNOWN, f"{dropped:,}",
         ])  # fmt: skip
-        stopped = (
-            f"{int((met == 0).sum()):,} of {count_of(met.size, 'round')} stop short of convergence"
-        )
-        lost = f"{count_of(dropped, 'model')} dropped"
-        trouble = [stopped] * bool((met == 0).any()) + [lost] * (dropped > 0)
-        if trouble:
-            told.setdefault(", ".join(trouble), []).append(group.label)
-    finding = "; ".join(f"{join_names(labels)}: {text}" for text, labels in told.items()) + "."
-    if not told:
+        problems = []
+        if unconverged := int((converged == 0).sum()):
+            all_rounds = count_of(converged.size, "round")
+            problems.append(f"{unconverged:,} of {all_rounds} stop short of convergence")
+        if dropped > 0:
+            problems.append(f"{count_of(dropped, 'model')} dropped")
+        if problems:
+            labels_by_problem.setdefault(", ".join(problems), []).append(group.label)
+    clauses = [f"{join_names(labels)}: {text}" for text, labels in labels_by_problem.items()]
+    finding = "; ".join(clauses) + "."
+    if not clauses:
         finding = "Every round converges, and no model is dropped."
     table = {
-        "head": ["", "iterations a round", "converged", "largest residual", "models dropped"],
+        "head": ["", "iterations per round", "converged", "largest residual", "models dropped"],
         "rows": rows,
     }
     for name, key, log in (
         ("iterations", "iterations", False), ("residual", "residual", True),
         ("models dropped", "dropped", False),
     ):  # fmt: skip
-        found = curves_by_label(groups, round_values(key))
-        if any((line.y > 0).any() for _, _, line in found):
-            words = f"Aggregator: {name} in each round. {finding}"
-            chart = line_chart(found, y=name, log=log, bands=False, words=words)
+        curves = curves_by_label(groups, round_values(key))
+        if any((curve.y > 0).any() for _, _, curve in curves):
+            alt_text = f"Aggregator: {name} in each round. {finding}"
+            chart = line_chart(curves, y=name, log=log, bands=False, alt_text=alt_text)
             options.append({"name": name, "finding": finding, "charts": [chart], "table": table})
-    made = choice_section("aggregator", "The aggregator at work", options, "Show")
-    return made and {**made, "open": True}
+    section = choice_section("aggregator", "Convergence of the aggregator", options, "Show")
+    return section and {**section, "open": True}

@@ -1,21 +1,21 @@
-"""Fewer points where a chart would not show more of them."""
+"""Limits the number of points in a chart, so that reports of large federations stay small."""
 
 import numpy as np
 
 from fedplus.report.run_data import Host
 
-LINES = 4_000
+MAX_LINE_POINTS = 4_000
 """Points of all lines of a chart together."""
-CELLS = 60_000
-"""Of all heat maps together: party and round; as many of all lines of parties."""
-PARTIES = 200
+MAX_CELLS = 60_000
+"""Cells (party and round) of all heat maps together, and points of all parties' lines together."""
+MAX_PARTIES = 200
 """Rows of a heat map."""
-COLUMNS = 100
-"""Evaluated rounds where there is something for each party."""
+MAX_COLUMNS = 100
+"""Evaluated rounds in a chart with values for each party."""
 
 
 def even_indices(n: int, most: int) -> Host:
-    """At most this many of ``range(n)``, first and last among them."""
+    """Return at most ``most`` evenly spaced indices of ``range(n)``, with the first and the last."""
     return (
         np.arange(n)
         if n <= most
@@ -24,12 +24,12 @@ def even_indices(n: int, most: int) -> Host:
 
 
 def end_indices(n: int, most: int) -> Host:
-    """The first half and the last half of ``most`` of ``range(n)``."""
+    """Return at most ``most`` indices of ``range(n)``, half from the start and half from the end."""
     return np.arange(n) if n <= most else np.r_[: most // 2, n - (most - most // 2) : n]
 
 
 def peak_indices(y: Host, most: int) -> Host:
-    """At most this many indices, of each stretch the one with the highest value: spikes stay."""
+    """Return at most ``most`` indices of y: the maximum of each interval, so that peaks remain."""
     if y.size <= most:
         return np.arange(y.size)
     parts = np.array_split(np.nan_to_num(y, nan=-np.inf), most)

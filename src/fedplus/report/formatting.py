@@ -1,4 +1,4 @@
-"""Numbers and names as a reader wants them."""
+"""Formats scores, numbers and names for the report."""
 
 import math
 from collections.abc import Iterable
@@ -9,53 +9,53 @@ import numpy as np
 DIGITS = 4
 """Significant digits of every number on the page."""
 UNKNOWN = "–"
-FAR = 30.0
-"""Errors that are this many times apart get a logarithmic axis."""
+LOG_AXIS_RATIO = 30.0
+"""Errors get a logarithmic axis if the largest is more than so many times the smallest."""
 
 
 class Score(NamedTuple):
-    """What the score is called, which direction is better, and how it is written."""
+    """The score of a task: its name, its direction ("higher" or "lower"), and its formatting."""
 
     name: str
     better: str
 
     @property
     def factor(self) -> float:
-        """Shares are shown in %."""
+        """Return the factor of displayed values: 100 for accuracy, which is shown in %."""
         return 100.0 if self.name == "accuracy" else 1.0
 
     @property
     def axis(self) -> str:
-        """The title of an axis."""
+        """Return the title of a chart axis."""
         return f"{self.name}, %" if self.factor == 100 else self.name
 
     @property
     def sign(self) -> float:
-        """+1 where higher is better."""
+        """Return +1 if higher is better, otherwise -1."""
         return -1.0 if self.better == "lower" else 1.0
 
-    def log(self, *values: Any) -> bool:
-        """Whether these want a logarithmic axis: errors that are far apart."""
+    def needs_log_axis(self, *values: Any) -> bool:
+        """Return whether these are errors of very different sizes, to be shown on a log axis."""
         known = np.concatenate([np.ravel(np.asarray(each, float)) for each in values])
         known = known[np.isfinite(known)]
         if self.better != "lower" or not known.size or known.min() <= 0:
             return False
-        return bool(known.max() > FAR * known.min())
+        return bool(known.max() > LOG_AXIS_RATIO * known.min())
 
     def text(self, value: float) -> str:
-        """A score in words."""
+        """Format a score, e.g. "93.1 %"."""
         if not math.isfinite(value):
             return UNKNOWN
         return f"{100 * value:.1f} %" if self.factor == 100 else significant_digits(value)
 
     def difference(self, value: float) -> str:
-        """A difference of scores, with its sign."""
+        """Format a difference of two scores, e.g. "+1.2 points"."""
         if self.factor == 100:
             return f"{100 * value:+.1f} points".replace("-", "−")
         return f"{'+' if value >= 0 else '−'}{significant_digits(abs(value))} {self.name}"
 
-    def spread(self, values: Any) -> str:
-        """Mean ± s.d. over seeds; the mean alone of one."""
+    def mean_and_std(self, values: Any) -> str:
+        """Format scores over seeds as mean ± standard deviation; a single score as it is."""
         known = np.asarray(values, float)
         if not known.size or not np.isfinite(known).all():
             return UNKNOWN
@@ -67,14 +67,14 @@ class Score(NamedTuple):
 
 
 def significant_digits(value: float) -> str:
-    """A number with a few significant digits."""
+    """Format a number with ``DIGITS`` significant digits."""
     return f"{value:.{DIGITS}g}" if math.isfinite(value) else UNKNOWN
 
 
 def round_for_json(values: Any) -> Any:
-    """Numbers with a few significant digits, None for NaN and Inf, as JSON wants them.
+    """Round numbers to ``DIGITS`` significant digits for JSON; NaN and Inf become None.
 
-    >>> rounded(np.array([0.123456, np.nan, 40.0]))
+    >>> round_for_json(np.array([0.123456, np.nan, 40.0]))
     [0.1235, None, 40]
     """
     if isinstance(values, (list, tuple, np.ndarray)):
@@ -82,14 +82,14 @@ def round_for_json(values: Any) -> Any:
     value = float(values)
     if not math.isfinite(value):
         return None
-    few = float(f"{value:.{DIGITS}g}")
-    return int(few) if few.is_integer() else few
+    rounded = float(f"{value:.{DIGITS}g}")
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def join_names(names: Iterable[str], most: int = 5) -> str:
-    """Names in a sentence.
+    """Join names for a sentence; beyond ``most`` names, the rest are only counted.
 
-    >>> listed(["a", "b", "c"])
+    >>> join_names(["a", "b", "c"])
     'a, b and c'
     """
     names = list(names)
@@ -98,15 +98,15 @@ def join_names(names: Iterable[str], most: int = 5) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
 
-def count_of(number: int, what: str, many: str | None = None) -> str:
-    """A number of things.
+def count_of(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun in singular or plural.
 
-    >>> count(1, "party", "parties")
+    >>> count_of(1, "party", "parties")
     '1 party'
     """
-    return f"{number:,} {what if number == 1 else many or what + 's'}"
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def capitalised(text: str) -> str:
-    """With a capital."""
+    """Return the text with its first letter in upper case."""
     return text[:1].upper() + text[1:]

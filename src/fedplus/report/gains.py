@@ -1,4 +1,4 @@
-"""Who gains by taking part, and who loses: personal models beside the global one and training alone."""
+"""Section of the report that compares personal models with the global model and local training."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,100 +11,108 @@ from fedplus.report.groups import Group, mean_over_seeds
 from fedplus.report.party_charts import Section, chart_option, chart_section, party_name, seeds_text
 from fedplus.report.run_data import Host
 
-DUMBBELLS = 60
-STRIP = 200
-"""Dots of a strip."""
+MAX_DUMBBELLS = 60
+"""Parties in the dumbbell chart."""
+MAX_DOTS = 200
+"""Dots of a box plot."""
 
 
-def gains(groups: Sequence[Group], score: Score, best: str) -> Section | None:
-    """Section 5."""
-    judged = [group for group in groups if group.judged]
+def gains_section(groups: Sequence[Group], score: Score, best: str) -> Section | None:
+    """Return section 5: each party's gain over local training, or over the global model."""
+    evaluated = [group for group in groups if group.evaluated]
     options = []
-    for group in [g for g in judged if g.method != "local"] or judged:
-        runs = group.alike
+    for group in [g for g in evaluated if g.method != "local"] or evaluated:
+        runs = group.same_parties
         names = np.array(runs[0].names)
-        personal = mean_over_seeds([run.personal[-1] for run in runs])
-        shared = mean_over_seeds([run.shared[-1] for run in runs])
-        local = local_scores(group, groups)
-        against, what = (
-            (local, "training alone") if np.isfinite(local).any() else (shared, "the global model")
+        personal = mean_over_seeds([run.personal_scores[-1] for run in runs])
+        global_ = mean_over_seeds([run.global_scores[-1] for run in runs])
+        local = find_local_scores(group, groups)
+        baseline, baseline_name = (
+            (local, "training alone") if np.isfinite(local).any() else (global_, "the global model")
         )
-        gain = score.sign * (personal - against)
+        gain = score.sign * (personal - baseline)
         order = np.argsort(gain, kind="stable")
         order = order[np.isfinite(gain[order])]
         if not order.size:
             continue
-        shown = order[downsample.end_indices(order.size, DUMBBELLS)]
-        finding = _gain_words(group, names, gain, order, what, score)
+        shown = order[downsample.end_indices(order.size, MAX_DUMBBELLS)]
+        finding = _describe_gains(group, names, gain, order, baseline_name, score)
         if shown.size < order.size:
-            finding += f" Shown are the {DUMBBELLS // 2} parties at either end."
-        of = {"personal": personal, "global": shared, "alone": local}
-        of = {key: values for key, values in of.items() if np.isfinite(values).any()}
+            finding += f" Shown are the {MAX_DUMBBELLS // 2} parties at either end."
+        scores = {"personal": personal, "global": global_, "alone": local}
+        scores = {key: values for key, values in scores.items() if np.isfinite(values).any()}
         dots = {
-            "kind": "dumbbell", "log": score.log(*(values[shown] for values in of.values())),
+            "kind": "dumbbell",
+            "log": score.needs_log_axis(*(values[shown] for values in scores.values())),
             "names": list(names[shown]), "unit": score.axis,
             "outliers": [name for name in names[shown] if name in runs[0].outliers],
             "gains": round_for_json(score.factor * gain[shown]),
-            "values": {key: round_for_json(score.factor * values[shown]) for key, values in of.items()},
-            "from": "alone" if "alone" in of else "global",
-            "words": f"Each party's personal score beside its score with {what}. {finding}",
+            "values": {k: round_for_json(score.factor * values[shown]) for k, values in scores.items()},
+            "from": "alone" if "alone" in scores else "global",
+            "alt_text": f"Each party's personal score, and its score with {baseline_name}. {finding}",
         }  # fmt: skip
+        medians = [f"{k}: median {score.text(float(np.nanmedian(v)))}" for k, v in scores.items()]
         boxes = {
-            "kind": "spread", "log": score.log(*of.values()), "unit": score.axis,
-            "boxes": [_box(key, score.factor * values) for key, values in of.items()],
-            "words": "Distribution over the parties. " + "; ".join(
-                f"{key}: median {score.text(float(np.nanmedian(values)))}" for key, values in of.items()
-            ) + ".",
+            "kind": "spread", "log": score.needs_log_axis(*scores.values()), "unit": score.axis,
+            "boxes": [_box_plot(key, score.factor * values) for key, values in scores.items()],
+            "alt_text": f"Distribution over the parties. {'; '.join(medians)}.",
         }  # fmt: skip
         rows = [
             [
                 str(names[i]),
-                *(score.text(values[i]) for values in of.values()),
+                *(score.text(values[i]) for values in scores.values()),
                 score.difference(gain[i] * score.sign),
             ]
             for i in shown
         ]
-        table = {"head": ["party", *of, f"against {what}"], "rows": rows}
+        table = {"head": ["party", *scores, f"against {baseline_name}"], "rows": rows}
         options.append({**chart_option(group, finding, [dots, boxes]), "table": table})
     return chart_section("gains", "Who gains, who loses", options, best,
-                    "Whiskers: 5 to 95 % of the parties. " + seeds_text(judged))  # fmt: skip
+                    "Whiskers: 5 to 95 % of the parties. " + seeds_text(evaluated))  # fmt: skip
 
 
-def local_scores(group: Group, groups: Sequence[Group]) -> Host:
-    """What its parties reach on their own: as recorded, or from a run of the method ``local``."""
-    runs = group.alike
-    local = mean_over_seeds([run.local for run in runs])
+def find_local_scores(group: Group, groups: Sequence[Group]) -> Host:
+    """Return the parties' scores with local training.
+
+    They are recorded in the runs of the group, or come from runs of the method ``local`` on the same
+    data. Unknown scores are NaN.
+    """
+    runs = group.same_parties
+    local = mean_over_seeds([run.local_scores for run in runs])
     if not np.isfinite(local).any():
         for other in groups:
-            there = other.alike if other.method == "local" and other.data == group.data else []
-            if there and there[0].names == runs[0].names:
-                return mean_over_seeds([run.personal[-1] for run in there])
+            if other.method != "local" or other.data != group.data:
+                continue
+            local_runs = other.same_parties
+            if local_runs and local_runs[0].names == runs[0].names:
+                return mean_over_seeds([run.personal_scores[-1] for run in local_runs])
     return local
 
 
-def _gain_words(group: Group, names: Host, gain: Host, order: Host, what: str, score: Score) -> str:
-    up, down = int((gain > 0).sum()), int((gain < 0).sum())
-    first, last = order[-1], order[0]
-    told = (
-        f"Under {group.label}, {up:,} of {count_of(order.size, 'party', 'parties')} "
-        f"{'gains' if up == 1 else 'gain'} over {what} and "
-        f"{f'{down:,}' if down else 'none'} {'lose' if down > 1 else 'loses'}"
+def _describe_gains(
+    group: Group, names: Host, gain: Host, order: Host, baseline_name: str, score: Score
+) -> str:
+    winners, losers = int((gain > 0).sum()), int((gain < 0).sum())
+    best, worst = order[-1], order[0]
+    sentence = (
+        f"Under {group.label}, {winners:,} of {count_of(order.size, 'party', 'parties')} "
+        f"{'gains' if winners == 1 else 'gain'} over {baseline_name} and "
+        f"{f'{losers:,}' if losers else 'none'} {'lose' if losers > 1 else 'loses'}"
     )
-    signed = score.sign * gain  # As the score goes, which for an error is down.
-    if up:
-        winner = party_name(names[first])
-        told += f"; the biggest winner is {winner} ({score.difference(signed[first])})"
-    if down:
-        told += (
-            f"; the biggest loser is {party_name(names[last])} ({score.difference(signed[last])})"
-        )
-    return told + "."
+    change = score.sign * gain  # Change of the score: negative for an error that gets smaller.
+    if winners:
+        name = party_name(names[best])
+        sentence += f"; the biggest winner is {name} ({score.difference(change[best])})"
+    if losers:
+        name = party_name(names[worst])
+        sentence += f"; the biggest loser is {name} ({score.difference(change[worst])})"
+    return sentence + "."
 
 
-def _box(name: str, values: Host) -> dict[str, Any]:
+def _box_plot(name: str, values: Host) -> dict[str, Any]:
     known = np.sort(values[np.isfinite(values)])
     fences = np.quantile(known, (0.05, 0.25, 0.5, 0.75, 0.95))
     return {
         "name": name, "fences": round_for_json(fences),
-        "points": round_for_json(known[downsample.even_indices(known.size, STRIP)]),
+        "points": round_for_json(known[downsample.even_indices(known.size, MAX_DOTS)]),
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Runs that differ by their seed alone are one line of a chart."""
+"""Groups runs that differ only in their seed, and averages over them."""
 
 import json
 import tomllib
@@ -10,123 +10,127 @@ import numpy as np
 from fedplus.check import SettingError
 from fedplus.methods import METHODS
 from fedplus.report.formatting import Score
-from fedplus.report.run_data import Host, RunData, mean_of_known
+from fedplus.report.run_data import Host, RunData, finite_mean
 
 
 class Group(NamedTuple):
-    """The runs of one label."""
+    """The runs of one label: one method with one set of settings, and several seeds."""
 
     label: str
     colour: str
-    """The method whose colour it has; empty where another label has that colour already."""
+    """The method whose colour is used, or "" if another group uses that colour already."""
     runs: list[RunData]
 
     @property
     def method(self) -> str:
-        """By name."""
+        """Return the name of the method."""
         return str(self.runs[0].status.get("method", ""))
 
     @property
     def data(self) -> str:
-        """By name."""
+        """Return the name of the data set."""
         return str(self.runs[0].status.get("data", ""))
 
     @property
-    def judged(self) -> list[RunData]:
-        """Those with an evaluated round; a failed one only where all failed."""
-        there = [run for run in self.runs if run.rounds.size]
-        return [run for run in there if run.status.get("state") != "failed"] or there
+    def evaluated(self) -> list[RunData]:
+        """Return the runs with an evaluated round; failed ones only if all of them failed."""
+        evaluated = [run for run in self.runs if run.rounds.size]
+        return [run for run in evaluated if run.status.get("state") != "failed"] or evaluated
 
     @property
-    def good(self) -> list[RunData]:
-        """Judged runs that did not fail: those that are compared."""
-        return [run for run in self.judged if run.status.get("state") != "failed"]
+    def successful(self) -> list[RunData]:
+        """Return the evaluated runs that did not fail; these are compared with other methods."""
+        return [run for run in self.evaluated if run.status.get("state") != "failed"]
 
     @property
-    def alike(self) -> list[RunData]:
-        """Judged runs over the same parties, for everything that is told party by party."""
-        first = self.judged[:1]
-        return [run for run in self.judged if _parties(run) == _parties(first[0])]
+    def same_parties(self) -> list[RunData]:
+        """Return the evaluated runs with the parties of the first one, for charts of parties."""
+        first = self.evaluated[:1]
+        return [run for run in self.evaluated if _parties(run) == _parties(first[0])]
 
-    def last(self, key: str) -> Host:
-        """A figure at the last evaluated round of the good runs, a number a seed."""
-        return np.array([run.few[key][-1] for run in self.good])
+    def final(self, key: str) -> Host:
+        """Return a summary value at the last evaluation of each successful run."""
+        return np.array([run.summaries[key][-1] for run in self.successful])
 
 
 def group_runs(runs: Sequence[RunData]) -> list[Group]:
-    """By label, and by data set where there are several; in the order that methods are listed in."""
+    """Group runs by label, data set and settings, in the order in which methods are listed.
+
+    Raises:
+        SettingError: The runs have different scores.
+    """
     scores = sorted({str(run.status.get("score_name")) for run in runs})
     if len(scores) > 1:
         raise SettingError(
             f"The runs of a report must have one score, got {', '.join(scores)}. "
             "Make a report for each."
         )
-    several = len({run.status.get("data") for run in runs}) > 1
-    labels: dict[str, dict[str, dict[int, RunData]]] = {}
-    for run in sorted(runs, key=_place):
+    several_sets = len({run.status.get("data") for run in runs}) > 1
+    by_name: dict[str, dict[str, dict[int, RunData]]] = {}  # name -> settings -> seed -> run
+    for run in sorted(runs, key=_sort_key):
         label = str(run.status.get("label") or run.status.get("method"))
-        name = f"{label}, {run.status.get('data')}" if several else label
-        alike = labels.setdefault(name, {}).setdefault(_but_for_the_seed(run), {})
-        alike.setdefault(int(run.status.get("seed") or 0), run)  # The same run twice counts once.
-    found: dict[str, list[RunData]] = {}
-    for name, settings in labels.items():
-        for number, alike in enumerate(settings.values(), 1):
-            members = list(alike.values())
-            place = f"{name} ({members[0].study})" if len(settings) > 1 else name
-            found[place if place not in found else f"{place} {number}"] = members
+        name = f"{label}, {run.status.get('data')}" if several_sets else label
+        by_seed = by_name.setdefault(name, {}).setdefault(_settings_without_seed(run), {})
+        by_seed.setdefault(int(run.status.get("seed") or 0), run)  # The same run twice counts once.
+    members: dict[str, list[RunData]] = {}
+    for name, by_settings in by_name.items():
+        for number, by_seed in enumerate(by_settings.values(), 1):
+            group = list(by_seed.values())
+            label = f"{name} ({group[0].study})" if len(by_settings) > 1 else name
+            members[label if label not in members else f"{label} {number}"] = group
     groups: list[Group] = []
-    for label, members in found.items():
-        method = str(members[0].status.get("method", ""))
-        taken = any(group.colour == method for group in groups)
-        groups.append(Group(label, "" if taken else method, members))
+    for label, group in members.items():
+        method = str(group[0].status.get("method", ""))
+        is_taken = any(other.colour == method for other in groups)
+        groups.append(Group(label, "" if is_taken else method, group))
     return groups
 
 
 def score_of(groups: Sequence[Group]) -> Score:
-    """The one score of all runs."""
+    """Return the score that all runs have in common."""
     status = groups[0].runs[0].status
     return Score(str(status.get("score_name") or "score"), str(status.get("better") or "higher"))
 
 
 class Curve(NamedTuple):
-    """A number over rounds: mean and s.d. over the runs that have that round."""
+    """A value over rounds: mean and standard deviation over the runs that have the round."""
 
     x: Host
     y: Host
-    spread: Host
-    """NaN where there is one run alone."""
+    std: Host
+    """NaN at rounds that only one run has."""
 
 
-def curve(series: Sequence[tuple[Host, Host]]) -> Curve:
-    """Of pairs of rounds and values, one a seed; a round where one is not finite is left out."""
+def average_curves(series: Sequence[tuple[Host, Host]]) -> Curve:
+    """Average the (rounds, values) of several seeds; leave out rounds with a non-finite value."""
     x = np.unique(np.concatenate([np.zeros(0), *(rounds for rounds, _ in series)]))
     table = np.zeros((len(series), x.size))
-    there = np.zeros(table.shape, bool)
-    for row, has, (rounds, values) in zip(table, there, series, strict=True):
-        at = np.searchsorted(x, rounds)
-        row[at], has[at] = values, True
-    count = np.maximum(there.sum(0), 1)
+    is_known = np.zeros(table.shape, bool)
+    for table_row, known_row, (rounds, values) in zip(table, is_known, series, strict=True):
+        columns = np.searchsorted(x, rounds)
+        table_row[columns], known_row[columns] = values, True
+    count = np.maximum(is_known.sum(0), 1)
     y = table.sum(0) / count
-    squares = np.where(there, np.square(table - y), 0).sum(0)
-    spread = np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1)), np.nan)
-    known = np.isfinite(y)
-    return Curve(x[known], y[known], spread[known])
+    squares = np.where(is_known, np.square(table - y), 0).sum(0)
+    std = np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1)), np.nan)
+    finite = np.isfinite(y)
+    return Curve(x[finite], y[finite], std[finite])
 
 
 def mean_over_seeds(values: Sequence[Host]) -> Host:
-    """Party by party, the mean over the seeds."""
-    return np.asarray(mean_of_known(np.stack(values), 0))
+    """Return the mean over seeds for each party; ``values`` has one array per seed."""
+    return np.asarray(finite_mean(np.stack(values), 0))
 
 
-def _place(run: RunData) -> tuple[int, int]:
+def _sort_key(run: RunData) -> tuple[int, int]:
     method = run.status.get("method")
-    listed = list(METHODS)
+    methods = list(METHODS)
     seed = run.status.get("seed") or 0
-    return listed.index(method) if method in listed else len(listed), int(seed)
+    return methods.index(method) if method in methods else len(methods), int(seed)
 
 
-def _but_for_the_seed(run: RunData) -> str:
-    """The specification without its seeds: runs that share it are repetitions of one experiment."""
+def _settings_without_seed(run: RunData) -> str:
+    """Return the specification without its seeds; runs that share it repeat one experiment."""
     try:
         spec = tomllib.loads(run.spec)
     except (tomllib.TOMLDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Run folders → all that the report says, as one JSON object."""
+"""Collects the content of the report from run folders, as one JSON object."""
 
 import shlex
 from collections.abc import Sequence
@@ -16,29 +16,43 @@ from fedplus.report.run_data import read_run_data
 def report_data(
     runs: Sequence[RunFolder], *, title: str | None = None, command: str | None = None
 ) -> dict[str, Any]:
-    """Title, verdict, table, sections and settings; numbers rounded, large federations thinned."""
+    """Return the title, verdict, table, sections and settings of the report.
+
+    Numbers are rounded, and charts of large federations are downsampled.
+
+    Args:
+        runs: The run folders.
+        title: Title of the report; by default the data and the methods.
+        command: The command that made the runs; by default the one in their ``env.json``.
+
+    Returns:
+        The content of the report, ready for JSON.
+
+    Raises:
+        SettingError: There is no run, a run folder is damaged, or the runs have different scores.
+    """
     require(len(runs) > 0, "runs of a report", "none", "one at least")
     groups = group_runs([read_run_data(run) for run in runs])
     score = score_of(groups)
-    winner = best_group([g for g in groups if g.method != "local"] or groups, score)
-    best = winner.label if winner else ""
+    top = best_group([g for g in groups if g.method != "local"] or groups, score)
+    best = top.label if top else ""
     sections = [
-        round_charts.learning_curves(groups, score),
-        party_charts.heat_map(groups, score, best),
-        gains.gains(groups, score, best),
-        round_charts.weight_change(groups),
-        round_charts.lambda_path(groups, score),
-        party_charts.personal_norms(groups, best),
+        round_charts.learning_section(groups, score),
+        party_charts.heat_map_section(groups, score, best),
+        gains.gains_section(groups, score, best),
+        round_charts.weight_change_section(groups),
+        round_charts.lambda_path_section(groups, score),
+        party_charts.personal_norm_section(groups, best),
         certificates.convergence_section(groups),
         certificates.theorem_1_section(groups),
     ]
     return {
         "title": title or _title(groups),
-        "about": _about(groups, score),
+        "about": _subtitle(groups, score),
         "verdict": summary.verdict(groups, score),
         "warnings": summary.warnings(groups, score),
-        "stand_in": summary.stand_ins(groups),
-        "summary": summary.table(groups),
+        "stand_in": summary.stand_in_note(groups),
+        "summary": summary.summary_table(groups),
         "sections": [section for section in sections if section],
         "settings": _settings(groups),
         "command": command or _command(groups),
@@ -47,20 +61,20 @@ def report_data(
 
 def _title(groups: Sequence[Group]) -> str:
     data = join_names(dict.fromkeys(group.data for group in groups), 3)
-    told = [group for group in groups if group.method != "local"] or groups
-    labels = dict.fromkeys(str(g.runs[0].status.get("label") or g.method) for g in told)
+    federated = [group for group in groups if group.method != "local"] or groups
+    labels = dict.fromkeys(str(g.runs[0].status.get("label") or g.method) for g in federated)
     return f"{data}: {join_names(labels, 4)}"
 
 
-def _about(groups: Sequence[Group], score: Score) -> str:
-    """How much there is of everything, in one line."""
+def _subtitle(groups: Sequence[Group], score: Score) -> str:
+    """Return one line with the numbers of parties, rounds and runs, the models and the score."""
     runs = [run for group in groups for run in group.runs]
 
-    def span(key: str, what: str, many: str | None = None) -> str:
-        there = sorted({int(run.status.get(key) or 0) for run in runs})
-        if len(there) == 1:
-            return count_of(there[0], what, many)
-        return f"{there[0]:,} to {count_of(there[-1], what, many)}"
+    def span(key: str, noun: str, plural: str | None = None) -> str:
+        counts = sorted({int(run.status.get(key) or 0) for run in runs})
+        if len(counts) == 1:
+            return count_of(counts[0], noun, plural)
+        return f"{counts[0]:,} to {count_of(counts[-1], noun, plural)}"
 
     models = join_names(dict.fromkeys(str(run.status.get("model")) for run in runs), 3)
     return (
@@ -70,11 +84,11 @@ def _about(groups: Sequence[Group], score: Score) -> str:
 
 
 def _command(groups: Sequence[Group]) -> str:
-    """What made the runs, where all were made by one command."""
+    """Return the command that made the runs, or "" if they were made by different commands."""
     commands = [run.env.get("command") for group in groups for run in group.runs]
-    made = {tuple(map(str, words)) if isinstance(words, list) else () for words in commands}
-    words = list(made.pop()) if len(made) == 1 else []
-    return shlex.join(["fedplus", *words[1:]]) if words else ""
+    different = {tuple(map(str, words)) if isinstance(words, list) else () for words in commands}
+    command = list(different.pop()) if len(different) == 1 else []
+    return shlex.join(["fedplus", *command[1:]]) if command else ""
 
 
 def _settings(groups: Sequence[Group]) -> list[dict[str, Any]]:

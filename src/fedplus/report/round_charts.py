@@ -1,4 +1,4 @@
-"""The charts with a line a label: learning, weight change at aggregation, λ-path."""
+"""Sections with one curve per method: learning curves, weight change at aggregation, λ-path."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,86 +14,100 @@ from fedplus.report.formatting import (
     round_for_json,
     significant_digits,
 )
-from fedplus.report.groups import Curve, Group, curve
+from fedplus.report.groups import Curve, Group, average_curves
 from fedplus.report.run_data import RunData
 
 Section = dict[str, Any]
 Series = Callable[[RunData], tuple[Any, Any]]
-"""Rounds and values of a run."""
+"""Function that returns the x values (rounds) and the y values of a run."""
 
 
 def line_chart(
     curves: Sequence[tuple[Group, int, Curve]], *, x: str = "round", y: str, log: bool = False,
-    factor: float = 1.0, bands: bool = True, words: str,
+    factor: float = 1.0, bands: bool = True, alt_text: str,
 ) -> dict[str, Any]:  # fmt: skip
-    """A chart of curves; long ones keep their peaks."""
-    most = max(50, downsample.LINES // max(1, len(curves)))
-    drawn = []
-    for group, index, line in curves:
-        if log and not (line.y > 0).any():
+    """Return a line chart; curves with many points are downsampled to their peaks.
+
+    Args:
+        curves: Groups with their index (which selects the line style) and their curve.
+        x: Title of the x axis.
+        y: Title of the y axis.
+        log: Use a logarithmic y axis, and leave out curves without positive values.
+        factor: Factor of the displayed values, such as 100 for percentages.
+        bands: Show the standard deviation over seeds as a band.
+        alt_text: Description for screen readers.
+    """
+    most = max(50, downsample.MAX_LINE_POINTS // max(1, len(curves)))
+    lines = []
+    for group, index, curve in curves:
+        if log and not (curve.y > 0).any():
             continue
-        kept = downsample.peak_indices(line.y, most)
-        drawn.append(
+        shown = downsample.peak_indices(curve.y, most)
+        has_band = bands and bool(np.isfinite(curve.std).any())
+        lines.append(
             {
                 "label": group.label, "colour": group.colour, "index": index,
-                "x": [float(v) if v % 1 else int(v) for v in line.x[kept]],
-                "y": round_for_json(factor * line.y[kept]),
-                "spread": round_for_json(factor * line.spread[kept])
-                if bands and np.isfinite(line.spread).any()
-                else None,
+                "x": [float(v) if v % 1 else int(v) for v in curve.x[shown]],
+                "y": round_for_json(factor * curve.y[shown]),
+                "spread": round_for_json(factor * curve.std[shown]) if has_band else None,
             }
         )  # fmt: skip
-    return {"kind": "lines", "x": x, "y": y, "log": log, "lines": drawn, "words": words}
+    return {"kind": "lines", "x": x, "y": y, "log": log, "lines": lines, "alt_text": alt_text}
 
 
 def evaluated_values(key: str) -> Series:
-    """A number of every evaluated round."""
-    return lambda run: (run.rounds, run.few[key])
+    """Return a series of one value per evaluated round."""
+    return lambda run: (run.rounds, run.summaries[key])
 
 
 def round_values(key: str) -> Series:
-    """A figure of every round."""
+    """Return a series of one value per round."""
     return lambda run: (run.figures["round"], run.figures[key])
 
 
-def curves_by_label(groups: Sequence[Group], of_run: Series) -> list[tuple[Group, int, Curve]]:
-    """A curve a label, for those that have one."""
-    made = [(g, i, curve([of_run(run) for run in g.judged])) for i, g in enumerate(groups)]
-    return [(group, index, line) for group, index, line in made if line.x.size]
+def curves_by_label(groups: Sequence[Group], series: Series) -> list[tuple[Group, int, Curve]]:
+    """Return the groups that have this series, each with its index and its curve over seeds."""
+    curves = [
+        (group, i, average_curves([series(run) for run in group.evaluated]))
+        for i, group in enumerate(groups)
+    ]
+    return [(group, i, curve) for group, i, curve in curves if curve.x.size]
 
 
-def learning_curves(groups: Sequence[Group], score: Score) -> Section | None:
-    """Section 3."""
+def learning_section(groups: Sequence[Group], score: Score) -> Section | None:
+    """Return section 3, the learning curves."""
     options = []
     for name, key in (
         ("mean over the parties", "mean"), ("worst party", "worst"),
         ("global model, mean over the parties", "global"), ("loss, mean over the parties", "loss"),
     ):  # fmt: skip
-        found = curves_by_label(groups, evaluated_values(key))
-        if found:
-            told = Score("loss", "lower") if key == "loss" else score
-            finding = _ends(found, told)
+        curves = curves_by_label(groups, evaluated_values(key))
+        if curves:
+            quantity = Score("loss", "lower") if key == "loss" else score
+            finding = _describe_final_values(curves, quantity)
             chart = line_chart(
-                found, y=told.axis, factor=told.factor, log=told.log(*(c.y for _, _, c in found)),
-                words=f"Learning curves, {name}, over rounds. {finding}",
+                curves, y=quantity.axis, factor=quantity.factor,
+                log=quantity.needs_log_axis(*(curve.y for _, _, curve in curves)),
+                alt_text=f"Learning curves, {name}, over rounds. {finding}",
             )  # fmt: skip
             rows = [
                 [
-                    g.label,
-                    count_of(int(line.x[-1]), "round"),
-                    told.text(line.y[0]),
-                    told.text(line.y[-1]),
+                    group.label,
+                    count_of(int(curve.x[-1]), "round"),
+                    quantity.text(curve.y[0]),
+                    quantity.text(curve.y[-1]),
                 ]
-                for g, _, line in found
+                for group, _, curve in curves
             ]
             table = {"head": ["", "after", "first evaluation", "last evaluation"], "rows": rows}
             options.append({"name": name, "finding": finding, "charts": [chart], "table": table})
-    note = "Bands: ± one standard deviation over seeds." if _several(groups) else ""
+    has_bands = any(len(group.evaluated) > 1 for group in groups)
+    note = "Bands: ± one standard deviation over seeds." if has_bands else ""
     return choice_section("learning", "Learning curves", options, "Show", note=note)
 
 
-def _ends(found: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
-    order = sorted(found, key=lambda item: -score.sign * item[2].y[-1])
+def _describe_final_values(curves: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
+    order = sorted(curves, key=lambda item: -score.sign * item[2].y[-1])
     (best, _, top), (last, _, bottom) = order[0], order[-1]
     after = count_of(int(top.x[-1]), "round")
     if len(order) == 1:
@@ -108,98 +122,108 @@ def _ends(found: Sequence[tuple[Group, int, Curve]], score: Score) -> str:
     )
 
 
-def weight_change(groups: Sequence[Group]) -> Section | None:
-    """Section 6: the paper's Figure 1."""
+def weight_change_section(groups: Sequence[Group]) -> Section | None:
+    """Return section 6, the weight change at aggregation.
+
+    Paper: Figure 1.
+    """
     options = []
     for name, key in (
         ("mean over the parties", "change_std"),
         ("the party that changes most", "change_most"),
     ):
-        found = curves_by_label(groups, round_values(key))
-        if not found:
+        curves = curves_by_label(groups, round_values(key))
+        if not curves:
             continue
-        peaks = sorted(((line.y.max(), line.x[line.y.argmax()], g) for g, _, line in found),
-                       key=lambda item: -item[0])  # fmt: skip
-        finding = _peaks(peaks)
-        chart = line_chart(found, y="s.d. of the change", log=bool(peaks[0][0] > 0),
-                      words=f"Weight change at aggregation, {name}. {finding}.")  # fmt: skip
+        peaks = sorted(
+            ((curve.y.max(), curve.x[curve.y.argmax()], group) for group, _, curve in curves),
+            key=lambda item: -item[0],
+        )
+        finding = _describe_peaks(peaks)
+        chart = line_chart(
+            curves, y="s.d. of the change", log=bool(peaks[0][0] > 0),
+            alt_text=f"Weight change at aggregation, {name}. {finding}.",
+        )  # fmt: skip
         table = {
             "head": ["", "largest", "in round", "in the last round"],
             "rows": [
                 [
-                    g.label,
-                    significant_digits(line.y.max()),
-                    str(int(line.x[line.y.argmax()])),
-                    significant_digits(line.y[-1]),
+                    group.label,
+                    significant_digits(curve.y.max()),
+                    str(int(curve.x[curve.y.argmax()])),
+                    significant_digits(curve.y[-1]),
                 ]
-                for g, _, line in found
+                for group, _, curve in curves
             ],
         }
         options.append({"name": name, "finding": finding + ".", "charts": [chart], "table": table})
     note = (
-        "The standard deviation, over the parameters, of what the aggregation does to a party's model "
-        "(Figure 1 of the paper)."
+        "The standard deviation, over the parameters, of the change that the aggregation makes to a "
+        "party's model (Figure 1 of the paper)."
     )
     return choice_section("change", "Weight change at aggregation", options, "Show", note=note)
 
 
-def _peaks(peaks: Sequence[tuple[float, float, Group]]) -> str:
-    """Of each label, from the largest on."""
-    still = [group.label for high, _, group in peaks if high == 0]
-    moved = [peak for peak in peaks if peak[0] > 0]
-    told = []
-    if moved:
-        (high, at, most), (low, _, least) = moved[0], moved[-1]
-        told.append(
-            f"{most.label} changes models most: up to {significant_digits(high)}, in round {int(at)}"
-        )
-        if len(moved) > 1:
-            told.append(f"that is {high / low:.2g} times the most under {least.label}")
-    if still:
-        told.append(
-            f"under {join_names(still, 8)} the aggregation leaves every party its own model"
-        )
-    return capitalised("; ".join(told))
+def _describe_peaks(peaks: Sequence[tuple[float, float, Group]]) -> str:
+    """Describe the largest changes; ``peaks`` has (change, round, group), the largest first."""
+    unchanged = [group.label for change, _, group in peaks if change == 0]
+    positive = [peak for peak in peaks if peak[0] > 0]
+    clauses = []
+    if positive:
+        (largest, round_, first), (smallest, _, last) = positive[0], positive[-1]
+        change = significant_digits(largest)
+        clauses.append(f"{first.label} changes models most: up to {change}, in round {int(round_)}")
+        if len(positive) > 1:
+            clauses.append(f"that is {largest / smallest:.2g} times the most under {last.label}")
+    if unchanged:
+        labels = join_names(unchanged, 8)
+        clauses.append(f"under {labels} the aggregation leaves every party its own model")
+    return capitalised("; ".join(clauses))
 
 
-def lambda_path(groups: Sequence[Group], score: Score) -> Section | None:
-    """Section 7: the paper's Figure 3."""
-    found = curves_by_label(
+def lambda_path_section(groups: Sequence[Group], score: Score) -> Section | None:
+    """Return section 7, the scores between personal and global models, if they were recorded.
+
+    Paper: Figure 3.
+    """
+    curves = curves_by_label(
         groups, lambda run: run.path if run.path else (np.zeros(0), np.zeros(0))
     )  # fmt: skip
-    if not found:
+    if not curves:
         return None
-    finding = "; ".join(_along(group.label, line, score) for group, _, line in found[:3]) + "."
-    chart = line_chart(found, x="λ: 0 is a party's own model, 1 the global one", y=score.axis,
-                  factor=score.factor, words=f"Scores from local to global. {finding}")  # fmt: skip
+    clauses = [_describe_path(group.label, curve, score) for group, _, curve in curves[:3]]
+    finding = "; ".join(clauses) + "."
+    chart = line_chart(
+        curves, x="λ: 0 is a party's own model, 1 the global one", y=score.axis,
+        factor=score.factor, alt_text=f"Scores from local to global. {finding}",
+    )  # fmt: skip
     table = {
-        "head": ["λ", *(group.label for group, _, _ in found)],
+        "head": ["λ", *(group.label for group, _, _ in curves)],
         "rows": [
-            [f"{lam:g}", *(score.text(float(np.interp(lam, c.x, c.y))) for _, _, c in found)]
-            for lam in found[0][2].x
+            [f"{lam:g}", *(score.text(float(np.interp(lam, c.x, c.y))) for _, _, c in curves)]
+            for lam in curves[0][2].x
         ],
     }
     option = {"name": "", "finding": finding, "charts": [chart], "table": table}
     return choice_section("path", "From local to global: the λ-path", [option])
 
 
-def _along(label: str, line: Curve, score: Score) -> str:
-    first, last = score.text(line.y[0]), score.text(line.y[-1])
+def _describe_path(label: str, curve: Curve, score: Score) -> str:
+    first, last = score.text(curve.y[0]), score.text(curve.y[-1])
     if first == last:
         return f"{label} has {first} at both ends"
-    at = int((score.sign * line.y).argmax())
-    best = (
-        ""
-        if at in (0, line.x.size - 1)
-        else f", and reaches {score.text(line.y[at])} in between, at λ = {line.x[at]:g}"
-    )
-    return f"{label} goes from {first} (own models) to {last} (the global one){best}"
+    best = int((score.sign * curve.y).argmax())
+    clause = f"{label} goes from {first} (own models) to {last} (the global one)"
+    if best not in (0, curve.x.size - 1):
+        maximum = score.text(curve.y[best])
+        clause += f", and reaches {maximum} in between, at λ = {curve.x[best]:g}"
+    return clause
 
 
 def choice_section(
     name: str, title: str, options: list[dict[str, Any]], choice: str = "", *, note: str = ""
 ) -> Section | None:
-    """A section with a choice of options, or none where there is no option."""
+    """Return a section with a menu of options; None if there are no options."""
     if not options:
         return None
     return {
@@ -210,7 +234,3 @@ def choice_section(
         "note": note,
         "options": options,
     }
-
-
-def _several(groups: Sequence[Group]) -> bool:
-    return any(len(group.judged) > 1 for group in groups)

@@ -1,4 +1,4 @@
-"""The top of the report: the verdict in words, warnings, and the table."""
+"""The top of the report: the verdict, the warnings and the comparison table."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,8 +13,8 @@ from fedplus.report.run_data import mean_or_nan
 from fedplus.report.table_formats import footnote, marked_label, p_value
 from fedplus.report.tables import compare_groups
 
-MOST = 5
-"""Failed runs of a report whose reason is shown."""
+MAX_REASONS = 5
+"""Number of failed runs whose reasons are shown."""
 STATES = (
     ("running", "is still going on", "are still going on"),
     ("stopped", "was stopped before its end", "were stopped before their end"),
@@ -22,52 +22,54 @@ STATES = (
 )
 
 
-def table(groups: Sequence[Group]) -> dict[str, Any]:
-    """A row a label, and rows for what parties reach without a federation."""
-    made = compare_groups(groups)
-    with_p = any(row.p is not None for row in made.rows)
-    noted = any(row.note for row in made.rows)
+def summary_table(groups: Sequence[Group]) -> dict[str, Any]:
+    """Return the comparison table: one row per method, then the references without a federation."""
+    table = compare_groups(groups)
+    has_p = any(row.p is not None for row in table.rows)
+    has_notes = any(row.note for row in table.rows)
     rows = [
         [
-            marked_label(row) if with_p else row.label,
-            *(made.score.spread(row.columns.get(heading, ())) for heading in made.headings),
-            *[p_value(row)] * with_p, str(len(row.seeds)), *[row.note] * noted,
+            marked_label(row) if has_p else row.label,
+            *(table.score.mean_and_std(row.columns.get(heading, ())) for heading in table.headings),
+            *[p_value(row)] * has_p, str(len(row.seeds)), *[row.note] * has_notes,
         ]
-        for row in made.rows
+        for row in table.rows
     ]  # fmt: skip
     return {
-        "head": ["", *made.headings, *["p"] * with_p, "seeds", *["note"] * noted],
+        "head": ["", *table.headings, *["p"] * has_p, "seeds", *["note"] * has_notes],
         "rows": rows,
-        "best": [i for i, row in enumerate(made.rows) if row.is_best],
-        "references": [i for i, row in enumerate(made.rows) if row.method is None],
-        "note": footnote(made)
-        + (" Bold: the best." if any(row.is_best for row in made.rows) else ""),
+        "best": [i for i, row in enumerate(table.rows) if row.is_best],
+        "references": [i for i, row in enumerate(table.rows) if row.method is None],
+        "note": footnote(table)
+        + (" Bold: the best." if any(row.is_best for row in table.rows) else ""),
     }
 
 
 def verdict(groups: Sequence[Group], score: Score) -> str:
-    """A sentence or two a data set."""
-    told = []
+    """Return the headline of each data set, and sentences about diverged and unfinished runs."""
+    sentences = []
     sets = dict.fromkeys(group.data for group in groups)
     for data in sets:
-        mine = [group for group in groups if group.data == data]
-        judged = [group for group in mine if group.good]
-        if not judged:
-            failed = any(group.judged for group in mine)
-            told.append(f"No run on {data} has {'succeeded' if failed else 'been evaluated yet'}.")
+        on_set = [group for group in groups if group.data == data]
+        successful = [group for group in on_set if group.successful]
+        if not successful:
+            failed = any(group.evaluated for group in on_set)
+            state = "succeeded" if failed else "been evaluated yet"
+            sentences.append(f"No run on {data} has {state}.")
             continue
-        told.append(headline(judged, score, f"On {data}, " if len(sets) > 1 else ""))
-    told += [text for group in groups if (text := _diverged(group))]
+        sentences.append(headline(successful, score, f"On {data}, " if len(sets) > 1 else ""))
+    sentences += [text for group in groups if (text := _describe_divergence(group))]
     runs = [run for group in groups for run in group.runs]
-    for state, one, many in STATES:
-        some = sum(run.status.get("state") == state for run in runs)
-        if some:
-            told.append(f"{some:,} of {count_of(len(runs), 'run')} {one if some == 1 else many}.")
-    return " ".join(told)
+    for state, singular, plural in STATES:
+        count = sum(run.status.get("state") == state for run in runs)
+        if count:
+            verb = singular if count == 1 else plural
+            sentences.append(f"{count:,} of {count_of(len(runs), 'run')} {verb}.")
+    return " ".join(sentences)
 
 
 def warnings(groups: Sequence[Group], score: Score) -> list[str]:
-    """Return a line for each run that failed, with its reason, and each method that learned nothing."""
+    """Return a line for each failed run, with its reason, and each method below a constant answer."""
     failed = [
         f"{group.label}, seed {run.status.get('seed')}, failed: "
         f"{run.status.get('message') or 'no reason was recorded.'}"
@@ -75,35 +77,35 @@ def warnings(groups: Sequence[Group], score: Score) -> list[str]:
         for run in group.runs
         if run.status.get("state") == "failed"
     ]
-    if len(failed) > MOST:
-        failed = [*failed[:MOST], f"… and {len(failed) - MOST} more failed."]
-    return [*failed, *(text for group in groups if (text := _learned_nothing(group, score)))]
+    if len(failed) > MAX_REASONS:
+        failed = [*failed[:MAX_REASONS], f"… and {len(failed) - MAX_REASONS} more failed."]
+    return [*failed, *(text for group in groups if (text := _constant_warning(group, score)))]
 
 
-def _learned_nothing(group: Group, score: Score) -> str:
-    """Warn of a method whose finished runs end below the constant answer."""
-    done = [run for run in group.good if run.status.get("state") == "finished"]
-    if not done:
+def _constant_warning(group: Group, score: Score) -> str:
+    """Return a warning if the finished runs of a method score below a constant answer."""
+    finished = [run for run in group.successful if run.status.get("state") == "finished"]
+    if not finished:
         return ""
-    mean = mean_or_nan([mean_or_nan(run.personal[-1]) for run in done])
-    constant = mean_or_nan([mean_or_nan(run.majority) for run in done])
-    told = warn_below_constant_answer(
-        score.name, score.better, mean, constant, done[0].is_standardised
+    mean = mean_or_nan([mean_or_nan(run.personal_scores[-1]) for run in finished])
+    constant = mean_or_nan([mean_or_nan(run.constant_scores) for run in finished])
+    warning = warn_below_constant_answer(
+        score.name, score.better, mean, constant, finished[0].is_standardised
     )
-    return f"{group.label} {told}" if told else ""
+    return f"{group.label} {warning}" if warning else ""
 
 
-def stand_ins(groups: Sequence[Group]) -> str:
-    """What the data stands in for, if anything."""
-    found = {g.data: run.stand_in_for for g in groups for run in g.runs if run.stand_in_for}
+def stand_in_note(groups: Sequence[Group]) -> str:
+    """Return a note on data sets that are synthetic stand-ins for real ones, or ""."""
+    stand_ins = {g.data: run.stand_in_for for g in groups for run in g.runs if run.stand_in_for}
     return " ".join(
-        f"The data {data} is a stand-in for {real}, made up for want of the real files: "
+        f"The data {data} is a stand-in for {real}, made because the real files are not available: "
         "its scores say nothing about those of the real data."
-        for data, real in found.items()
+        for data, real in stand_ins.items()
     )
 
 
-def _diverged(group: Group) -> str:
-    lost = sum(int((~np.isfinite(run.personal[-1])).sum()) for run in group.judged)
-    what = f"{count_of(lost, 'score')} at the last evaluation {'is' if lost == 1 else 'are'}"
-    return f"Under {group.label} {what} not a finite number." if lost else ""
+def _describe_divergence(group: Group) -> str:
+    count = sum(int((~np.isfinite(run.personal_scores[-1])).sum()) for run in group.evaluated)
+    subject = f"{count_of(count, 'score')} at the last evaluation {'is' if count == 1 else 'are'}"
+    return f"Under {group.label} {subject} not a finite number." if count else ""

@@ -1,4 +1,4 @@
-"""Methods side by side: mean ± s.d. over seeds, the worst party, and what is significant."""
+"""Comparison tables: mean and worst scores of methods over seeds, with significance tests."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -6,43 +6,43 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedplus.experiments.constant_answer import NAMES
+from fedplus.experiments.constant_answer import ANSWER_NAMES
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.report.formatting import Score
 from fedplus.report.groups import Group, group_runs, score_of
 from fedplus.report.run_data import Host, RunData, mean_or_nan, read_run_data, worst_or_nan
 
-LOCAL, COMMON = "local only", "its global model"
+LOCAL, GLOBAL = "local only", "its global model"
 LEVEL = 0.05
-"""A difference with a smaller p is called significant."""
-LEAST_SEEDS = 3
-"""With fewer seeds there is no test."""
+"""Significance level of the tests."""
+MIN_SEEDS = 3
+"""Smallest number of common seeds for a test."""
 
 
 class Row(NamedTuple):
-    """A method, or a reference."""
+    """One row of a table: a method or a reference."""
 
     label: str
     method: str | None
     """None for a reference."""
     seeds: tuple[int, ...]
     columns: dict[str, Host]
-    """A number a seed, by heading: mean, worst party; where there are outliers, the others and them."""
+    """One number per seed, by heading: mean, worst party; with outliers, also means of both kinds."""
     p: float | None = None
     """The p-value of the difference to the leading row, if there is a test."""
     leads: bool = False
-    """Whether its mean is the best."""
+    """Whether the mean is the best of all methods."""
     is_best: bool = False
-    """Whether it leads, and the difference to every other method is significant."""
+    """Whether the row leads, and the difference to every other method is significant."""
     note: str = ""
 
-    def of(self, seeds: Sequence[int]) -> Host:
-        """Return the means of these seeds."""
+    def means(self, seeds: Sequence[int]) -> Host:
+        """Return the mean scores with these seeds."""
         return np.asarray(self.columns["mean"][[self.seeds.index(seed) for seed in seeds]])
 
 
 class Table(NamedTuple):
-    """Rows, and how to read them."""
+    """A comparison table: the name of the data, the score and the rows."""
 
     data: str
     score: Score
@@ -50,55 +50,66 @@ class Table(NamedTuple):
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """Of the columns."""
+        """Return the headings of all columns."""
         return tuple(dict.fromkeys(heading for row in self.rows for heading in row.columns))
 
 
 def comparison_table(folders: Sequence[RunFolder]) -> Table:
-    """All runs, those of one label together."""
+    """Return the table of some run folders, with one row per label.
+
+    Raises:
+        SettingError: A run folder is damaged, or the runs have different scores.
+    """
     return compare_groups(group_runs([read_run_data(folder) for folder in folders]))
 
 
 def compare_groups(groups: Sequence[Group]) -> Table:
-    """A row a label, then what parties reach without the federation; one data set after the other."""
+    """Return the table of some groups: for each data set, the methods and then the references."""
     score = score_of(groups)
     sets = list(dict.fromkeys(group.data for group in groups))
     rows: list[Row] = []
     for data in sets:
-        mine = [group for group in groups if group.data == data]
-        of = f", {data}" if len(sets) > 1 else ""
-        rows += _tested([method_row(group, score) for group in mine], score)
-        if len(mine) == 1 and mine[0].method != "local":
-            rows += reference_row(COMMON, mine, score, lambda run: run.shared[-1])
-        if not any(group.method == "local" for group in mine):
-            rows += reference_row(f"{LOCAL}{of}", mine, score, lambda run: run.local)
-        guess = NAMES.get(score.name, "the same answer")
-        rows += reference_row(f"{guess}{of}", mine, score, lambda run: run.majority)
+        on_set = [group for group in groups if group.data == data]
+        suffix = f", {data}" if len(sets) > 1 else ""
+        rows += _add_tests([method_row(group, score) for group in on_set], score)
+        if len(on_set) == 1 and on_set[0].method != "local":
+            rows += reference_row(GLOBAL, on_set, score, lambda run: run.global_scores[-1])
+        if not any(group.method == "local" for group in on_set):
+            rows += reference_row(f"{LOCAL}{suffix}", on_set, score, lambda run: run.local_scores)
+        name = ANSWER_NAMES.get(score.name, "the same answer")
+        rows += reference_row(f"{name}{suffix}", on_set, score, lambda run: run.constant_scores)
     return Table(" and ".join(sets), score, tuple(rows))
 
 
 def method_row(group: Group, score: Score) -> Row:
-    """Return the row of a method; runs that failed or are not done are noted."""
+    """Return the row of a method, with a note on failed and unfinished runs."""
     failed = sum(run.status.get("state") == "failed" for run in group.runs)
-    short = (
+    unfinished = (
         sum((run.status.get("round") or 0) < (run.status.get("rounds") or 0) for run in group.runs)
         - failed
     )
     notes = [f"failed {failed} of {len(group.runs)}"] * (failed > 0)
-    notes += [f"{short} not done"] * (short > 0)
-    columns = _columns([(run, run.personal[-1]) for run in group.good], score)
-    return Row(group.label, group.method, _seeds(group.good), columns, note=", ".join(notes))
+    notes += [f"{unfinished} not done"] * (unfinished > 0)
+    columns = _columns([(run, run.personal_scores[-1]) for run in group.successful], score)
+    return Row(group.label, group.method, _seeds(group.successful), columns, note=", ".join(notes))
 
 
 def reference_row(
-    label: str, groups: Sequence[Group], score: Score, of: Callable[[RunData], Host]
+    label: str, groups: Sequence[Group], score: Score, scores: Callable[[RunData], Host]
 ) -> list[Row]:
-    """A row, from one run a seed; none where no run has it."""
-    by_seed = {run.status.get("seed"): run for group in groups for run in group.judged}
-    known = [run for run in by_seed.values() if np.isfinite(of(run)).any()]
-    if not known:
+    """Return the row of a reference, from one run per seed; an empty list if it is unknown.
+
+    Args:
+        label: Label of the row.
+        groups: The methods whose runs have the reference.
+        score: The score.
+        scores: Function that returns the parties' scores of the reference in a run.
+    """
+    by_seed = {run.status.get("seed"): run for group in groups for run in group.evaluated}
+    runs = [run for run in by_seed.values() if np.isfinite(scores(run)).any()]
+    if not runs:
         return []
-    return [Row(label, None, _seeds(known), _columns([(run, of(run)) for run in known], score))]
+    return [Row(label, None, _seeds(runs), _columns([(run, scores(run)) for run in runs], score))]
 
 
 def _seeds(runs: Sequence[RunData]) -> tuple[int, ...]:
@@ -118,43 +129,43 @@ def _columns(scores: Sequence[tuple[RunData, Host]], score: Score) -> dict[str, 
     return {heading: np.array(values) for heading, values in columns.items()}
 
 
-def _tested(rows: list[Row], score: Score) -> list[Row]:
-    """Mark the row that leads, and test the others against it: paired t-tests, Holm's correction."""
+def _add_tests(rows: list[Row], score: Score) -> list[Row]:
+    """Mark the leading row, and test the others against it with Holm-corrected paired t-tests."""
     means = {i: row.columns["mean"].mean() for i, row in enumerate(rows) if row.columns}
     known = {i: score.sign * mean for i, mean in means.items() if np.isfinite(mean)}
     if len(rows) < 2 or not known:
         return rows
-    first = max(known, key=lambda i: known[i])
-    others = [i for i in known if i != first]
-    found = holm_correction(
-        {i: p for i in others if (p := paired_t_test(rows[i], rows[first])) is not None}
+    leader = max(known, key=lambda i: known[i])
+    others = [i for i in known if i != leader]
+    p_values = holm_correction(
+        {i: p for i in others if (p := paired_t_test(rows[i], rows[leader])) is not None}
     )
-    clear = bool(others) and all(found.get(i, 1.0) < LEVEL for i in others)
+    beats_all = bool(others) and all(p_values.get(i, 1.0) < LEVEL for i in others)
     return [
-        row._replace(p=found.get(i), leads=i == first, is_best=clear and i == first)
+        row._replace(p=p_values.get(i), leads=i == leader, is_best=beats_all and i == leader)
         for i, row in enumerate(rows)
     ]
 
 
-def holm_correction(found: Mapping[int, float]) -> dict[int, float]:
-    """Correct p-values for their number, after Holm."""
-    corrected, so_far = {}, 0.0
-    for rank, (p, i) in enumerate(sorted((p, i) for i, p in found.items())):
-        so_far = max(so_far, min(1.0, p * (len(found) - rank)))
-        corrected[i] = so_far
+def holm_correction(p_values: Mapping[int, float]) -> dict[int, float]:
+    """Return the p-values with Holm's correction for multiple tests."""
+    corrected, largest = {}, 0.0
+    for rank, (p, i) in enumerate(sorted((p, i) for i, p in p_values.items())):
+        largest = max(largest, min(1.0, p * (len(p_values) - rank)))
+        corrected[i] = largest
     return corrected
 
 
 def paired_t_test(row: Row, other: Row) -> float | None:
-    """Test two rows' means over the seeds that both have; None with fewer than three."""
+    """Return the p-value of a paired t-test over common seeds; None with fewer than ``MIN_SEEDS``."""
     from scipy.stats import ttest_rel
 
-    both = [seed for seed in row.seeds if seed in other.seeds]
-    if len(both) < LEAST_SEEDS:
+    common = [seed for seed in row.seeds if seed in other.seeds]
+    if len(common) < MIN_SEEDS:
         return None
-    a, b = row.of(both), other.of(both)
+    a, b = row.means(common), other.means(common)
     if np.ptp(a - b) == 0:
         return 1.0 if a[0] == b[0] else 0.0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # Differences that are all but equal.
+        warnings.simplefilter("ignore", RuntimeWarning)  # For differences that are nearly equal.
         return float(ttest_rel(a, b).pvalue)

@@ -1,4 +1,8 @@
-"""Federations simulated: many rounds in one compiled program."""
+"""Simulation of federated learning on one machine or several: many rounds in one compiled program.
+
+Start reading at ``simulate.py``. It calls ``setup.py`` to check the arguments, ``engine.py`` to run the
+rounds, ``recorder.py`` to evaluate and record, and ``checkpointing.py`` to save and to resume a run.
+"""
 
 from fedplus.simulation import faults
 from fedplus.simulation.evaluate import Summary, majority_class
@@ -7,10 +11,10 @@ from fedplus.simulation.round_statistics import RoundStatistics
 from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers, Trace, Uniform, Weighted
 from fedplus.simulation.simulate import DivergedError, simulate, sweep
-from fedplus.simulation.tune import Trial, Tuned, tune
+from fedplus.simulation.tune import Trial, TuningResult, tune
 
 __all__ = [
     "AbstractCohort", "DivergedError", "Fault", "RoundStatistics", "Run", "Stragglers", "Summary",
-    "Trace", "Trial", "Tuned", "Uniform", "Weighted", "faults", "majority_class", "simulate", "sweep",
-    "tune",
+    "Trace", "Trial", "TuningResult", "Uniform", "Weighted", "faults", "majority_class", "simulate",
+    "sweep", "tune",
 ]  # fmt: skip

@@ -1,4 +1,14 @@
-"""When a run is saved, and how it goes on."""
+"""Checkpoints of a simulation: when the run is saved, and how it is resumed.
+
+To resume a run, repeat the call with the same settings and ``resume=True``::
+
+    simulate(..., rounds=100, checkpoint="folder")               # stopped or killed
+    simulate(..., rounds=100, checkpoint="folder", resume=True)  # continues at the newest checkpoint
+
+``Checkpointer.restore_or_start`` finds the newest checkpoint, checks that it belongs to this run and
+restores the state and the records; ``save_if_due`` writes the next ones. The files themselves are read
+and written by ``fedplus._checkpoint_file``.
+"""
 
 import sys
 import time
@@ -9,13 +19,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedplus._checkpoint import (
+from fedplus._checkpoint_file import (
     KEEP,
     Checkpoint,
-    checkpoints_in,
     latest_checkpoint,
+    list_checkpoints,
     load,
-    require_same,
+    require_same_settings,
     save,
     stable_repr,
 )
@@ -27,35 +37,45 @@ from fedplus.simulation.pytree_arrays import from_arrays, matches_structure, to_
 from fedplus.simulation.recorder import Recorder
 from fedplus.simulation.setup import Setup
 
-SECONDS = 60.0
-"""Between two checkpoints, where nobody says how many rounds."""
-
-
+DEFAULT_SECONDS = 60.0
+"""Seconds between two checkpoints if ``checkpoint_every`` is not given."""
 SLOTS = "store/slots"
+"""Name of the array that says where each party's row is in the store."""
 
 
-class Checkpointing:
-    """Keeps checkpoints of a run in a folder; without a folder it keeps none."""
+class Checkpointer:
+    """Saves a run to a folder and restores it; without a folder it does nothing."""
 
     def __init__(
         self, folder: Path | None, every: int | None, settings: dict[str, Any],
-        pages: Paging | None = None, in_store: tuple[str, ...] = (),
+        paging: Paging | None = None, stored_fields: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
-        self._pages = pages
-        self._in_store = in_store
+        self._paging = paging
+        self._stored_fields = stored_fields
         self.folder = folder
         self._every = every
         self._settings = settings
         self._saved_at = time.monotonic()
-        self.saved: Path | None = None
+        self.latest: Path | None = None
         """The newest checkpoint."""
 
     @classmethod
-    def of(
+    def create(
         cls, folder: str | Path | None, every: int | None, setup: Setup, recorded: dict[str, Any],
-        pages: Paging | None = None,
-    ) -> "Checkpointing":  # fmt: skip
-        """From what a person gives; ``recorded`` says what is recorded on request."""
+        paging: Paging | None = None,
+    ) -> "Checkpointer":  # fmt: skip
+        """Make a checkpointer from the arguments of ``simulate``.
+
+        Args:
+            folder: Where the checkpoints are, or None for a run without checkpoints.
+            every: The number of rounds between two checkpoints, or None for about one a minute.
+            setup: The run.
+            recorded: The optional records (``path`` and ``objective``) that the run has.
+            paging: The pages of the store, if the parties' models are in a file.
+
+        Raises:
+            SettingError: ``every`` is given without a folder, or is not a whole number ≥ 1.
+        """
         if every is not None:
             require_integer("checkpoint_every", every)
         require(
@@ -66,76 +86,90 @@ class Checkpointing:
         )
         if folder is None:
             return cls(None, None, {})
-        in_store = () if pages is None else setup.runs[0][0].per_party
-        settings = describe_run(setup) | recorded | {"stored": pages is not None}
-        return cls(Path(folder), every, settings, pages, in_store)
+        stored_fields = () if paging is None else setup.runs[0][0].per_party
+        settings = describe_run(setup) | recorded | {"stored": paging is not None}
+        return cls(Path(folder), every, settings, paging, stored_fields)
 
-    def begin(self, state: Any, book: Recorder, resume: bool) -> tuple[int, Any]:
-        """Rounds done and the state then; from the start if there is no checkpoint yet."""
+    def restore_or_start(self, state: Any, recorder: Recorder, resume: bool) -> tuple[int, Any]:
+        """Return the number of completed rounds and the state after them.
+
+        If the folder has a checkpoint, these are its round and its state, and the recorder and the
+        store are restored, too. Otherwise they are 0 and ``state``.
+
+        Args:
+            state: The initial state.
+            recorder: The records of the run, still empty.
+            resume: Whether the run may continue from a checkpoint.
+
+        Raises:
+            SettingError: The folder has a checkpoint and ``resume`` is False, or the checkpoint is
+                damaged or belongs to a run with other settings.
+        """
         require(
             not resume or self.folder is not None, "checkpoint", "None", "the folder to resume from"
         )
-        if self.folder is None or not checkpoints_in(self.folder):
+        if self.folder is None or not list_checkpoints(self.folder):
             return 0, state
-        require(
-            resume, "checkpoint", f"{latest_checkpoint(self.folder)} of an earlier run",
-            "an empty folder",
-            "Go on with that run (resume=True), or give another folder.",
-        )  # fmt: skip
         path = latest_checkpoint(self.folder)
-        found = load(path)
-        require_same(found, self._settings, path)
-        book.restore(found.arrays)
-        self.saved = path
-        if self._pages is not None:
-            self._pages.store.restore(found.arrays[SLOTS])
-        here = self._in_checkpoint(state)
-        if "memory" in here and not matches_structure(here["memory"], found.arrays, "state/memory"):
-            del here["memory"]  # Another version's, or another machine's: it is built anew.
+        require(
+            resume, "checkpoint", f"{path} of an earlier run", "an empty folder",
+            "Continue that run with resume=True, or give another folder.",
+        )  # fmt: skip
+        checkpoint = load(path)
+        require_same_settings(checkpoint, self._settings, path)
+        recorder.restore(checkpoint.arrays)
+        self.latest = path
+        if self._paging is not None:
+            self._paging.store.restore(checkpoint.arrays[SLOTS])
+        fields = self._saved_fields(state)
+        if "memory" in fields and not matches_structure(
+            fields["memory"], checkpoint.arrays, "state/memory"
+        ):
+            del fields["memory"]  # Saved by another version or on another machine: it is rebuilt.
         restored = jax.tree.map(
             lambda new, old: put_sharded(new, old.sharding),
-            from_arrays(here, found.arrays, "state"),
-            here,
+            from_arrays(fields, checkpoint.arrays, "state"),
+            fields,
         )
-        return found.round, state._replace(**restored)
+        return checkpoint.round, state._replace(**restored)
 
-    def _in_checkpoint(self, state: Any) -> dict[str, Any]:
-        """The fields of the state that a store does not hold."""
+    def _saved_fields(self, state: Any) -> dict[str, Any]:
+        """Return the fields of the state that are saved here, because no store holds them."""
         fields: dict[str, Any] = state._asdict()
-        return {name: leaf for name, leaf in fields.items() if name not in self._in_store}
+        return {name: leaf for name, leaf in fields.items() if name not in self._stored_fields}
 
     def next_stop(self, t: int) -> int:
-        """The round at which the run must pause for a checkpoint."""
+        """Return the next round after ``t`` at which the run must pause for a checkpoint."""
         return sys.maxsize if self._every is None else (t // self._every + 1) * self._every
 
-    def offer(self, t: int, state: Any, book: Recorder, *, last: bool) -> None:
-        """Save if it is time to."""
+    def save_if_due(self, t: int, state: Any, recorder: Recorder, *, is_last: bool) -> None:
+        """Save after round ``t`` if a checkpoint is due or this round is the last one."""
         if self.folder is None:
             return
-        by_time = self._every is None and time.monotonic() - self._saved_at > SECONDS
-        if last or by_time or (self._every is not None and t % self._every == 0):
-            self._save(t, state, book)
+        by_time = self._every is None and time.monotonic() - self._saved_at > DEFAULT_SECONDS
+        if is_last or by_time or (self._every is not None and t % self._every == 0):
+            self._save(t, state, recorder)
 
-    def interrupted(self, t: int, state: Any, book: Recorder) -> str:
-        """Save, and say how to go on."""
+    def save_interrupted(self, t: int, state: Any, recorder: Recorder) -> str:
+        """Save after an interrupt and return a message that says how to resume."""
         if self.folder is None:
-            return f"Stopped after round {t}. With checkpoint=... a run can go on."
+            return f"Stopped after round {t}. To make a run resumable, give checkpoint=FOLDER."
         if t > 0:
-            self._save(t, state, book)
-        return f"Stopped after round {t}. Go on with resume=True: {self.folder}"
+            self._save(t, state, recorder)
+        return f"Stopped after round {t}. To continue, call again with resume=True: {self.folder}"
 
-    def _save(self, t: int, state: Any, book: Recorder) -> None:
+    def _save(self, t: int, state: Any, recorder: Recorder) -> None:
         assert self.folder is not None
-        arrays = to_arrays(to_host(self._in_checkpoint(state)), "state") | book.arrays()
-        if self._pages is not None:
-            arrays[SLOTS] = self._pages.store.keep(KEEP)
+        arrays = to_arrays(to_host(self._saved_fields(state)), "state") | recorder.arrays()
+        if self._paging is not None:
+            arrays[SLOTS] = self._paging.store.snapshot(KEEP)
         if jax.process_index() == 0:
-            self.saved = save(self.folder, Checkpoint(t, self._settings, arrays))
+            self.latest = save(self.folder, Checkpoint(t, self._settings, arrays))
         self._saved_at = time.monotonic()
 
 
 def describe_run(setup: Setup) -> dict[str, Any]:
-    """What must be the same when a run goes on, in words and numbers."""
+    """Return the settings that must be equal when a run is resumed, as JSON values."""
     plan, inputs = setup.plan, setup.inputs
     return {
         "methods": [stable_repr(algorithm) for algorithm, _ in setup.runs],

@@ -1,6 +1,6 @@
-"""Many rounds in one compiled program.
+"""Many rounds in one compiled program: ``run_rounds``.
 
-How many is a number that the program is given when it runs: it is the same program whether a run pauses
+The number of rounds is an argument of the compiled program. The same program runs whether a run pauses
 after each round or after a hundred, so pauses for evaluations and checkpoints never change the result.
 """
 
@@ -19,7 +19,7 @@ from fedplus.aggregation import kernels
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.local import ParameterGradient
 from fedplus.models import Model, ravel
-from fedplus.simulation.cpu_devices import map_in_shards, run_rounds_on_all
+from fedplus.simulation.cpu_devices import map_in_shards, run_rounds_on_all_cores
 from fedplus.simulation.faults import AttackContext, Fault, transmit
 from fedplus.simulation.mesh import vmap_over_mesh
 from fedplus.simulation.minibatches import minibatches
@@ -28,70 +28,76 @@ from fedplus.simulation.round_statistics import RoundStatistics, round_statistic
 from fedplus.simulation.schedule import AbstractCohort, Effort, Stragglers
 from fedplus.work import Each, Work, map_sequentially
 
-CAPACITY = 256
-"""The most rounds that one call of the program can do."""
-LARGE = 2**20
-"""Entries of a cohort's models from which on memory for another such matrix is worth saving."""
-EACH: dict[str, Each] = {"vmap": jax.vmap, "map": map_sequentially}
+MAX_ROUNDS_PER_CALL = 256
+"""The most rounds that one call of the program can run."""
+LARGE_COHORT = 2**20
+"""Entries of a cohort's models from which it is worth saving the memory of another such matrix."""
+EACH_BY_NAME: dict[str, Each] = {"vmap": jax.vmap, "map": map_sequentially}
+"""The ways to map a function over the cohort, by the ``each`` argument of ``simulate``."""
 
 
 class Data(NamedTuple):
-    """A federation's samples on the device."""
+    """The samples of a federation on the device."""
 
     x: Array
     y: Array
     start: Array
+    """(N,): the first row of each party."""
     size: Array
+    """(N,): the number of rows of each party."""
 
 
 class Plan(NamedTuple):
-    """What shapes the program. Hashable: a second run with the same plan compiles nothing."""
+    """The static part of a program. It is hashable: another run with the same plan compiles nothing."""
 
     model: Model
     parties: int
-    rows: int
-    """Rows that the state holds: one a party, a page of them, or a cohort's if parties keep nothing."""
+    """N."""
+    state_rows: int
+    """The number of rows in the state: N, one page of a store, or K if the method is stateless."""
     batch_size: int
     steps: int | None
-    """E, where it is the same for all parties."""
-    most: int | None
-    """The largest E_k, where it is not much more than the others': all minibatches are drawn before
-    the first step, and parties side by side wait for each other."""
+    """E_k, if it is the same for all parties."""
+    max_steps: int | None
+    """The largest E_k, if it is close enough to the mean: then all minibatches are drawn before the
+    first step, and parties that run in parallel wait for each other. None otherwise."""
     stragglers: Stragglers | None
     faults: tuple[Fault, ...]
     each: Literal["vmap", "map"]
     mesh: Mesh | None
-    """Devices that share the cohort, and the state."""
+    """Devices that share the cohort and the state."""
     cores: Mesh | None
-    """Devices that share the cohort, and each have the whole state."""
-    lanes: bool
-    """Whether everything has one more axis: several seeds, or several settings."""
+    """CPU cores that share the cohort; each of them has the whole state."""
+    has_lanes: bool
+    """True if lane and state have an additional leading axis for several methods or seeds."""
 
 
-class Rows(NamedTuple):
-    """Where each party's validation samples are among the rows of ``Data``."""
+class SampleRanges(NamedTuple):
+    """The rows of ``Data`` that are each party's validation samples."""
 
     start: Array
+    """(N,)"""
     size: Array
+    """(N,)"""
 
 
 class Inputs(NamedTuple):
-    """What a program reads besides its state."""
+    """The arrays that a program reads and does not change."""
 
     data: Data
     effort: Effort
     cohort: AbstractCohort
     weights: Vector | None
-    row_of: Array | None = None
-    """(N,): each party's row in the state, where that holds only some; None: its own number."""
-    held: Rows | None = None
-    """For methods that compare models on validation samples."""
-    bad: Array | None = None
-    """(faults, N): who has which fault."""
+    row_of_party: Array | None = None
+    """(N,): the row of each party in the state, if the state is a page. None: row k is party k's."""
+    validation: SampleRanges | None = None
+    """The validation samples, for methods that compare models on them."""
+    fault_mask: Array | None = None
+    """(faults, N): True if the party has the fault."""
 
 
 class Lane(NamedTuple):
-    """One run's own: its method, its random numbers and where it began."""
+    """One run of a sweep: its method, its random key and its initial model."""
 
     algorithm: AbstractAlgorithm[Any]
     key: Array
@@ -99,13 +105,13 @@ class Lane(NamedTuple):
 
 
 def unravel_function(model: Model) -> Callable[[Vector], Any]:
-    """From a flat vector to the model's parameters."""
+    """Return the function from a flat vector to the parameters of the model."""
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     return ravel(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)).unravel
 
 
-def gradient(model: Model, data: Data) -> ParameterGradient:
-    """(parameters, rows) ↦ the gradient of the mean loss on those rows."""
+def make_gradient(model: Model, data: Data) -> ParameterGradient:
+    """Return the function (parameters, rows) ↦ gradient of the mean loss on these rows."""
 
     def loss(params: Any, rows: Array) -> Array:
         outputs = model.apply(params, data.x[rows])
@@ -114,76 +120,82 @@ def gradient(model: Model, data: Data) -> ParameterGradient:
     return ParameterGradient(jax.grad(loss), unravel_function(model), loss)
 
 
-def _each(plan: Plan) -> Each:
+def _training_map(plan: Plan) -> Each:
+    """Return the map over the cohort for the local steps."""
     if plan.mesh is not None:
         return vmap_over_mesh(plan.mesh)
-    each = EACH[plan.each]
+    each = EACH_BY_NAME[plan.each]
     return each if plan.cores is None else map_in_shards(plan.cores, each)
 
 
-def _each_figure(plan: Plan, entries: int) -> Each:
-    """All parties' at once; of large models one after the other, each core its share."""
-    if plan.each == "vmap" or entries < LARGE:
+def _statistics_map(plan: Plan, entries: int) -> Each:
+    """Return the map over the cohort for the statistics; it is sequential for large models."""
+    if plan.each == "vmap" or entries < LARGE_COHORT:
         return jax.vmap
     return map_sequentially if plan.cores is None else map_in_shards(plan.cores, map_sequentially)
 
 
 def keys_of_round(key: Array, t: Array) -> Array:
-    """For the cohort, the minibatches, the steps and the faults of round t."""
+    """Return the keys for the cohort, the minibatches, the steps and the faults of round t."""
     return jax.random.split(jax.random.fold_in(key, t), 4)
 
 
-def one_round(
+def run_round(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, t: Array
 ) -> tuple[Any, RoundStatistics]:
-    """Lines 2 to 10 of Algorithm 1, and what to record."""
+    """Run round t (Algorithm 1, lines 2 to 10); return the next state and the statistics."""
     data, effort = inputs.data, inputs.effort
-    for_cohort, for_batches, for_steps, for_faults = keys_of_round(lane.key, t)
-    cohort, present = inputs.cohort(for_cohort, t, plan.parties)
-    asked, in_time = effort(for_steps, cohort, plan.stragglers)
+    cohort_key, batch_key, steps_key, fault_key = keys_of_round(lane.key, t)
+    cohort, present = inputs.cohort(cohort_key, t, plan.parties)
+    steps, in_time = effort(steps_key, cohort, plan.stragglers)
     if in_time is not None:
         present = in_time if present is None else present & in_time
     rows: Any = cohort
     weights = inputs.weights
-    elsewhere = plan.rows < plan.parties or inputs.row_of is not None
-    if elsewhere:
-        rows = np.arange(len(cohort)) if inputs.row_of is None else inputs.row_of[cohort]
+    is_partial = plan.state_rows < plan.parties or inputs.row_of_party is not None
+    if is_partial:
+        row_of_party = inputs.row_of_party
+        rows = np.arange(len(cohort)) if row_of_party is None else row_of_party[cohort]
         if weights is not None:
-            weights = jnp.zeros(plan.rows, weights.dtype).at[rows].set(weights[cohort])
-    known = AttackContext(for_faults, lane.algorithm.w_global(state), lane.w_first)
-    sent = transmit(plan.faults, known, inputs.bad)
+            weights = jnp.zeros(plan.state_rows, weights.dtype).at[rows].set(weights[cohort])
+    context = AttackContext(fault_key, lane.algorithm.w_global(state), lane.w_first)
+    send = transmit(plan.faults, context, inputs.fault_mask)
 
-    def party_at(row: Array) -> Array:
-        return cohort if elsewhere else row  # Then only the cohort's rows are sent.
+    def parties_of(rows: Array) -> Array:
+        return cohort if is_partial else rows  # A partial state sends the cohort's rows only.
 
-    words = jax.random.bits(for_batches, cohort.shape)
+    batch_words = jax.random.bits(batch_key, cohort.shape)
     work = Work(
         rows,
         minibatches(
-            words,
+            batch_words,
             data.start[cohort],
             data.size[cohort],
             plan.batch_size,
-            None if plan.most is None else plan.most * lane.algorithm.batches_a_step,
-            fixed=plan.each == "vmap",
+            None if plan.max_steps is None else plan.max_steps * lane.algorithm.batches_per_step,
+            as_array=plan.each == "vmap",
         ),
-        asked if plan.steps is None else plan.steps,
+        steps if plan.steps is None else plan.steps,
         weights=weights,
         present=present,
-        transmit=None if sent is None else lambda models, who: sent(models, party_at(who)),
-        key=jax.random.fold_in(for_faults, 1),
-        held=None if inputs.held is None else _held(inputs.held, words, cohort, plan.batch_size),
+        transmit=None if send is None else lambda models, rows: send(models, parties_of(rows)),
+        key=jax.random.fold_in(fault_key, 1),
+        held=_validation_batches(inputs.validation, batch_words, cohort, plan.batch_size),
     )
-    state, outcome = lane.algorithm.round(state, work, gradient(plan.model, data), _each(plan))
-    figures = round_statistics(
-        lane.algorithm, state, rows, outcome, cohort, asked, _each_figure(plan, outcome.solved.size)
-    )
-    return state, figures
+    grad = make_gradient(plan.model, data)
+    state, outcome = lane.algorithm.round(state, work, grad, _training_map(plan))
+    each = _statistics_map(plan, outcome.solved.size)
+    return state, round_statistics(lane.algorithm, state, rows, outcome, cohort, steps, each)
 
 
-def _held(held: Rows, words: Array, cohort: Array, batch_size: int) -> Array:
-    """(K, B): one minibatch of each party's validation samples."""
-    batches: Array = minibatches(~words, held.start[cohort], held.size[cohort], batch_size, most=1)
+def _validation_batches(
+    ranges: SampleRanges | None, words: Array, cohort: Array, batch_size: int
+) -> Array | None:
+    """Return one minibatch (K, B) of each active party's validation samples, if there are any."""
+    if ranges is None:
+        return None
+    start, size = ranges.start[cohort], ranges.size[cohort]
+    batches: Array = minibatches(~words, start, size, batch_size, max_steps=1)
     return batches[:, 0]
 
 
@@ -191,28 +203,38 @@ def _held(held: Rows, words: Array, cohort: Array, batch_size: int) -> Array:
 def run_rounds(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
 ) -> tuple[Any, RoundLog]:
-    """Rounds ``begin``, ..., ``end`` − 1: the state after them, and their figures."""
-    program = run_rounds_on_all(plan.cores, partial(_rounds, plan), state)
-    found: tuple[Any, RoundLog] = program(inputs, lane, state, begin, end)
-    return found
+    """Run rounds ``begin``, ..., ``end`` − 1 and return the state after them and their log.
+
+    Args:
+        plan: The static part of the program.
+        inputs: The data and the schedule.
+        lane: The method, the key and the initial model, stacked if ``plan.has_lanes``.
+        state: The state before the first round. Its memory is reused for the result.
+        begin: The first round.
+        end: The round after the last one, at most ``begin + MAX_ROUNDS_PER_CALL``.
+    """
+    program = run_rounds_on_all_cores(plan.cores, partial(_run_rounds, plan), state)
+    result: tuple[Any, RoundLog] = program(inputs, lane, state, begin, end)
+    return result
 
 
-def _rounds(
+def _run_rounds(
     plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
 ) -> tuple[Any, RoundLog]:
-    play: Any = partial(one_round, plan, inputs)
-    if plan.mesh is not None:  # XLA alone knows where the rows are that are spread over it.
-        play = kernels.use_jax_only()(play)
-    if plan.lanes:
-        play = jax.vmap(play, in_axes=(0, 0, None))
-    play = jax.jit(play, inline=True)  # Traced once, for its shapes and for the loop.
-    figures = jax.eval_shape(play, lane, state, begin)[1]
+    """Run the rounds on this device; with several cores, each of them calls this function."""
+    run: Any = partial(run_round, plan, inputs)
+    if plan.mesh is not None:  # The C kernels cannot read rows that XLA has spread over the mesh.
+        run = kernels.use_jax_only()(run)
+    if plan.has_lanes:
+        run = jax.vmap(run, in_axes=(0, 0, None))
+    run = jax.jit(run, inline=True)  # So that it is traced once, for the shapes and for the loop.
+    shapes = jax.eval_shape(run, lane, state, begin)[1]
 
     def body(t: Array, carry: tuple[Any, RoundLog]) -> tuple[Any, RoundLog]:
-        state, book = carry
-        state, figures = play(lane, state, t)
-        return state, book.with_round(t - begin, figures)
+        state, log = carry
+        state, statistics = run(lane, state, t)
+        return state, log.with_round(t - begin, statistics)
 
-    first = state, RoundLog.blank(figures, CAPACITY)
-    found: tuple[Any, RoundLog] = lax.fori_loop(begin, end, body, first)
-    return found
+    first = state, RoundLog.empty(shapes, MAX_ROUNDS_PER_CALL)
+    result: tuple[Any, RoundLog] = lax.fori_loop(begin, end, body, first)
+    return result

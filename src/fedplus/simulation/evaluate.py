@@ -1,4 +1,4 @@
-"""How good each party's model is: on its own data, and on others'."""
+"""Losses and scores of models on the parties' samples, and summaries of them."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,54 +16,67 @@ from fedplus.models import Model
 from fedplus.models.task import Task
 from fedplus.simulation.engine import unravel_function
 
-SMALLEST, LARGEST = 8, 256
+MIN_BLOCK_ROWS, MAX_BLOCK_ROWS = 8, 256
 
 
 class Blocks(NamedTuple):
-    """A split's rows in blocks of one size, each of one party's rows alone; some are part full."""
+    """The rows of a split in Q blocks of equal size.
+
+    A block has rows of one party only, so the last block of a party may be partly filled.
+    """
 
     x: Array
     y: Array
     party: Array
-    """(Q,)"""
+    """(Q,): the party of each block."""
     first: Array
-    """(Q,): the first row."""
+    """(Q,): the first row of each block."""
     filled: Array
-    """(Q,): how many rows count."""
+    """(Q,): the number of rows that count."""
     size: Array
-    """(N,)"""
+    """(N,): the number of samples of each party."""
 
 
 def split_into_blocks(split: Split) -> tuple[Blocks, int]:
-    """The blocks, and how many rows each has: near a party's typical number, so that little is idle."""
+    """Return the blocks and the number of rows per block.
+
+    That number is near the median party's number of samples, so that little of a block is unused.
+    """
     typical = float(np.median(split.size))
-    rows = int(np.clip(2 ** np.round(np.log2(max(typical, 1))), SMALLEST, LARGEST))
+    rows = int(np.clip(2 ** np.round(np.log2(max(typical, 1))), MIN_BLOCK_ROWS, MAX_BLOCK_ROWS))
     blocks = np.ceil(split.size / rows).astype(np.int64)
     party = np.repeat(np.arange(len(split.size)), blocks)
-    before = np.repeat(np.cumsum(blocks) - blocks, blocks)
-    offset = (np.arange(len(party)) - before) * rows
+    first_block = np.repeat(np.cumsum(blocks) - blocks, blocks)
+    offset = (np.arange(len(party)) - first_block) * rows
     first, filled = split.start[party] + offset, np.minimum(split.size[party] - offset, rows)
-    where = jax.device_put((party, first, filled, split.size))
-    return Blocks(put_on_device(split.x), put_on_device(split.y), *where), rows
+    index = jax.device_put((party, first, filled, split.size))
+    return Blocks(put_on_device(split.x), put_on_device(split.y), *index), rows
 
 
-def most_blocks(blocks: Blocks, parties: int) -> int:
-    """The most blocks that so many parties in a row have."""
+def max_blocks_per_page(blocks: Blocks, parties: int) -> int:
+    """Return the largest number of blocks on any page, if a page has this many parties."""
     ends = np.searchsorted(
         np.asarray(blocks.party), np.arange(0, len(blocks.size) + parties, parties)
     )
     return int(np.diff(ends).max())
 
 
-def blocks_of_parties(blocks: Blocks, parties: Host, rows: int, most: int) -> Blocks:
-    """The blocks of a row of parties, numbered from 0 and filled up to ``most`` with empty ones."""
+def blocks_of_parties(blocks: Blocks, parties: Host, rows: int, count: int) -> Blocks:
+    """Return the blocks of consecutive parties, padded with empty blocks and parties.
+
+    Args:
+        blocks: The blocks of all parties.
+        parties: Consecutive party indices; they become 0, 1, ... in the result.
+        rows: The number of parties in the result.
+        count: The number of blocks in the result.
+    """
     first, last = np.searchsorted(np.asarray(blocks.party), [parties[0], parties[-1] + 1])
-    idle = (0, most - (last - first))
-    own = np.asarray(blocks.party[first:last]) - parties[0]
+    padding = (0, count - (last - first))
+    party = np.asarray(blocks.party[first:last]) - parties[0]
     return blocks._replace(
-        party=jnp.asarray(np.pad(own, idle)),
-        first=jnp.asarray(np.pad(np.asarray(blocks.first[first:last]), idle)),
-        filled=jnp.asarray(np.pad(np.asarray(blocks.filled[first:last]), idle)),
+        party=jnp.asarray(np.pad(party, padding)),
+        first=jnp.asarray(np.pad(np.asarray(blocks.first[first:last]), padding)),
+        filled=jnp.asarray(np.pad(np.asarray(blocks.filled[first:last]), padding)),
         size=jnp.asarray(
             np.pad(np.asarray(blocks.size)[parties], (0, rows - len(parties)), constant_values=1)
         ),
@@ -71,29 +84,38 @@ def blocks_of_parties(blocks: Blocks, parties: Host, rows: int, most: int) -> Bl
 
 
 class PartyScores(NamedTuple):
-    """Of each party (N,): mean loss and mean score over its samples."""
+    """Mean loss and mean score of each party over its samples."""
 
     loss: Array
+    """(N,)"""
     score: Array
+    """(N,)"""
 
 
 @partial(jax.jit, static_argnames=("model", "rows"))
 def evaluate_parties(model: Model, rows: int, blocks: Blocks, models: Matrix) -> PartyScores:
-    """Each party's samples under its own row of ``models``; one row (1, d) serves all parties."""
+    """Evaluate each party's samples under its own row of ``models``, or under the only row (1, d).
+
+    Args:
+        model: The model that the rows are parameters of.
+        rows: The number of rows per block.
+        blocks: The samples; see ``split_into_blocks``.
+        models: (N, d), or (1, d) for one model for all parties.
+    """
     unravel = unravel_function(model)
     last = len(blocks.x) - 1
 
-    def of_block(block: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    def sums_of_block(block: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         party, first, filled = block
-        within = jnp.arange(rows)
-        chosen = jnp.minimum(first + within, last)
+        offset = jnp.arange(rows)
+        samples = jnp.minimum(first + offset, last)
         w = models[jnp.minimum(party, len(models) - 1)]
-        outputs, y = model.apply(unravel(w), blocks.x[chosen]), blocks.y[chosen]
-        counts = within < filled
+        outputs, y = model.apply(unravel(w), blocks.x[samples]), blocks.y[samples]
+        counts = offset < filled
         sums = (jnp.sum(jnp.where(counts, f(outputs, y), 0)) for f in model.task[1:3])
         return next(sums), next(sums)
 
-    sums = lax.map(of_block, (blocks.party, blocks.first, blocks.filled))
+    sums = lax.map(sums_of_block, (blocks.party, blocks.first, blocks.filled))
     parties = len(blocks.size)
     return PartyScores(
         *(jax.ops.segment_sum(s, blocks.party, parties) / blocks.size.astype(s.dtype) for s in sums)
@@ -101,20 +123,25 @@ def evaluate_parties(model: Model, rows: int, blocks: Blocks, models: Matrix) ->
 
 
 class Summary(NamedTuple):
-    """Scores of all parties in a few numbers."""
+    """The parties' scores, summarised."""
 
     mean: float
-    """Every party counts the same."""
+    """The mean over the parties: every party has the same weight."""
     pooled: float
-    """Every sample counts the same."""
+    """The mean over the samples: every sample has the same weight."""
     worst_decile: float
-    """Mean over the worst tenth of the parties, at least one."""
+    """The mean over the worst tenth of the parties, at least one."""
     std: float
-    """Over the parties."""
+    """The standard deviation over the parties."""
 
 
 def summary(score: Host, size: Host, better: str = "higher") -> Summary:
-    """Sum up scores (N,) of parties with ``size`` (N,) samples.
+    """Summarise the parties' scores.
+
+    Args:
+        score: (N,)
+        size: (N,), the number of samples of each party.
+        better: "higher" or "lower", whichever score is better.
 
     >>> summary(np.array([0.9, 0.7, 0.2]), np.array([10, 10, 80])).worst_decile
     0.2
@@ -122,38 +149,39 @@ def summary(score: Host, size: Host, better: str = "higher") -> Summary:
     score = np.asarray(score, float)
     order = np.sort(score) if better == "higher" else -np.sort(-score)
     worst = order[: max(1, len(score) // 10)]
-    with np.errstate(invalid="ignore", over="ignore"):  # Models that diverge have such scores.
+    with np.errstate(invalid="ignore", over="ignore"):  # Diverged models have NaN or huge scores.
         pooled = np.average(score, weights=np.asarray(size, float))
         return Summary(float(score.mean()), float(pooled), float(worst.mean()), float(score.std()))
 
 
 def majority_class(train: Split, test: Split) -> Any:
-    """(N,): accuracy of always answering the label that a party has most often in training."""
-    found = []
+    """Return the test accuracy (N,) of predicting each party's most frequent training label."""
+    accuracy = []
     for k in range(len(train.size)):
         labels, counts = np.unique(train.party(k)[1], return_counts=True)
-        found.append(np.mean(test.party(k)[1] == labels[np.argmax(counts)]))
-    return np.array(found)
+        accuracy.append(np.mean(test.party(k)[1] == labels[np.argmax(counts)]))
+    return np.array(accuracy)
 
 
 def constant_answer(federation: Federation, task: Task) -> Host | None:
-    """(N,): each party's test score where all its answers are the same, the best for its training.
+    """Return each party's test score (N,) for the best constant prediction on its training samples.
 
-    The most frequent label; the mean, where numbers are predicted; None where the task has no such
-    answer.
+    That is the most frequent label in classification and the mean in regression. The result is None if
+    the task has no constant prediction.
     """
     if task.constant is None:
         return None
-    parties, test = range(federation.parties), federation.test
-    answers = _alike([np.asarray(task.constant(federation.train.party(k)[1])) for k in parties])
-    owner = test.owner()
+    train, test = federation.train, federation.test
+    labels = [train.party(k)[1] for k in range(federation.parties)]
+    answers = _pad_and_join([np.asarray(task.constant(y)) for y in labels])
+    owner = test.party_of_sample()
     score = np.asarray(task.score(jnp.asarray(answers[owner]), jnp.asarray(test.y)))
     return np.bincount(owner, score, federation.parties) / test.size
 
 
-def _alike(answers: Sequence[Host]) -> Host:
-    """(N, ...): in one array; 0 for labels that a party has not seen, as for what it does not say."""
-    most = np.max([answer.shape for answer in answers], axis=0)
+def _pad_and_join(answers: Sequence[Host]) -> Host:
+    """Return all answers in one array (N, ...), with 0 for classes that a party has not seen."""
+    shape = np.max([answer.shape for answer in answers], axis=0)
     return np.concatenate(
-        [np.pad(a, [(0, m - n) for m, n in zip(most, a.shape, strict=True)]) for a in answers]
+        [np.pad(a, [(0, m - n) for m, n in zip(shape, a.shape, strict=True)]) for a in answers]
     )

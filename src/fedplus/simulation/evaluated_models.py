@@ -1,4 +1,4 @@
-"""The models that are judged: as the method keeps them, or after a step of the parties' own."""
+"""The models that are evaluated: the parties' models, after a local step if the method adapts them."""
 
 from functools import partial
 from typing import Any
@@ -8,35 +8,37 @@ import jax.numpy as jnp
 
 from fedplus._types import Array, Matrix
 from fedplus.algorithm import AbstractAlgorithm
-from fedplus.baselines.base import AbstractAdapting
+from fedplus.baselines.base import AbstractLocalAdaptation
 from fedplus.simulation.cpu_devices import first_replica
-from fedplus.simulation.engine import EACH, Data, Plan, gradient
+from fedplus.simulation.engine import EACH_BY_NAME, Data, Plan, make_gradient
 from fedplus.simulation.minibatches import minibatches
 from fedplus.simulation.setup import Setup
 
 
 class EvaluatedModels:
-    """Call it on a method, its state and the number of rounds done: (N, d)."""
+    """A function from a method, its state and the number of rounds to the parties' models, (N, d)."""
 
     def __init__(self, setup: Setup) -> None:
         self._plan, self._data = setup.plan, first_replica(setup.plan.cores, setup.inputs.data)
 
     def __call__(self, algorithm: AbstractAlgorithm[Any], state: Any, rounds: int) -> Matrix:
-        """The models that the parties use."""
+        """Return the model that each party uses after this many rounds."""
         models = algorithm.models(state)
-        if not isinstance(algorithm, AbstractAdapting):
+        if not isinstance(algorithm, AbstractLocalAdaptation):
             return models
         key = jax.random.fold_in(jax.random.key(0), rounds)
-        adapted: Matrix = _adapted(self._plan, self._data, algorithm, models, key)
+        adapted: Matrix = _adapt(self._plan, self._data, algorithm, models, key)
         return adapted
 
 
 @partial(jax.jit, static_argnames="plan")
-def _adapted(
-    plan: Plan, data: Data, algorithm: AbstractAdapting, models: Matrix, key: Array
+def _adapt(
+    plan: Plan, data: Data, algorithm: AbstractLocalAdaptation, models: Matrix, key: Array
 ) -> Matrix:
+    """Return the models after one adaptation step; a party whose step diverges keeps its model."""
     words = jax.random.bits(key, data.size.shape)
-    batches = minibatches(words, data.start, data.size, plan.batch_size, most=1)
-    adapted = algorithm.adapt(models, batches, gradient(plan.model, data), EACH[plan.each])
+    batches = minibatches(words, data.start, data.size, plan.batch_size, max_steps=1)
+    each = EACH_BY_NAME[plan.each]
+    adapted = algorithm.adapt(models, batches, make_gradient(plan.model, data), each)
     finite = jnp.isfinite(adapted @ jnp.ones(adapted.shape[1], adapted.dtype))
     return jnp.where(finite[:, None], adapted, models)

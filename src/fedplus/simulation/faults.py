@@ -1,8 +1,8 @@
-"""Parties that send wrong models: each attack is one small function.
+"""Faulty and malicious parties, which send wrong models; each attack is one small function.
 
-An attack takes the models of all parties that report, which of them are bad, and what a bad party
-knows; it returns the models that the server gets. A bad party trains like any other and keeps its own
-model. (For parties whose *data* is bad see ``fedplus.data.corrupt``.)
+An attack takes the models of all reporting parties, a mask of the bad parties and the attacker's
+knowledge; it returns the models that the server receives. A bad party trains like any other and keeps
+its own model. (For parties with corrupted *data* see ``fedplus.data.corrupt``.)
 """
 
 from collections.abc import Callable, Sequence
@@ -17,74 +17,86 @@ from fedplus.check import require
 
 
 class AttackContext(NamedTuple):
-    """What a bad party knows beside the models."""
+    """The knowledge of a bad party, in addition to the models."""
 
     key: Array
     w_global: Vector
-    """w̃, as the server sent it in this round."""
+    """w̃ as the server sent it in this round."""
     w_first: Vector
     """w̃ of round 0."""
 
 
 Attack = Callable[[Matrix, Array, AttackContext], Matrix]
+"""(models (K, d), mask of bad parties (K,), context) ↦ sent models (K, d)."""
 
 
 def sign_flip(scale: float = 1.0) -> Attack:
-    """The opposite of what was learned: w̃ − c (w_k − w̃)."""
+    """Return the attack that sends the opposite of the update, w̃ − c (w_k − w̃)."""
     return scaling(-scale)
 
 
 def scaling(scale: float = 10.0) -> Attack:
-    """More than what was learned: w̃ + c (w_k − w̃)."""
-    return lambda models, bad, known: known.w_global + scale * (models - known.w_global)
+    """Return the attack that sends a multiple of the update, w̃ + c (w_k − w̃)."""
+    return lambda models, bad, context: context.w_global + scale * (models - context.w_global)
 
 
 def gaussian(scale: float = 1.0) -> Attack:
-    """Noise around w̃, of that standard deviation in every coordinate."""
+    """Return the attack that sends w̃ plus noise of standard deviation ``scale`` per coordinate."""
 
-    def attack(models: Matrix, bad: Array, known: AttackContext) -> Matrix:
-        return known.w_global + scale * jax.random.normal(known.key, models.shape, models.dtype)
+    def attack(models: Matrix, bad: Array, context: AttackContext) -> Matrix:
+        return context.w_global + scale * jax.random.normal(context.key, models.shape, models.dtype)
 
     return attack
 
 
 def a_little_is_enough(z: float = 1.5) -> Attack:
-    """From the honest mean by ``z`` standard deviations: in no coordinate does it stand out much.
+    """Return the attack that sends the honest mean minus ``z`` standard deviations per coordinate.
 
-    Reference: Baruch, Baruch, Goldberg, 2019.
+    The sent model is not an outlier in any coordinate.
+
+    Paper: Baruch, Baruch, Goldberg, "A little is enough", 2019.
     """
 
-    def attack(models: Matrix, bad: Array, known: AttackContext) -> Matrix:
-        mean, deviation = _honest(models, bad)
+    def attack(models: Matrix, bad: Array, context: AttackContext) -> Matrix:
+        mean, deviation = _honest_moments(models, bad)
         return jnp.broadcast_to(mean - z * deviation, models.shape)
 
     return attack
 
 
 def inner_product(epsilon: float = 1.0) -> Attack:
-    """Against the honest mean update: w̃ − ε (mean − w̃). Reference: Xie, Koyejo, Gupta, 2020."""
+    """Return the attack against the honest mean update, w̃ − ε (mean − w̃).
 
-    def attack(models: Matrix, bad: Array, known: AttackContext) -> Matrix:
-        mean, _ = _honest(models, bad)
-        return jnp.broadcast_to(known.w_global - epsilon * (mean - known.w_global), models.shape)
+    Paper: Xie, Koyejo, Gupta, "Fall of empires", 2020.
+    """
+
+    def attack(models: Matrix, bad: Array, context: AttackContext) -> Matrix:
+        mean, _ = _honest_moments(models, bad)
+        return jnp.broadcast_to(
+            context.w_global - epsilon * (mean - context.w_global), models.shape
+        )
 
     return attack
 
 
 def not_finite(value: float = float("nan")) -> Attack:
-    """NaN or Inf: the server drops it and counts it."""
-    return lambda models, bad, known: jnp.full_like(models, value)
+    """Return the attack that sends NaN or Inf, which the server drops and counts."""
+    return lambda models, bad, context: jnp.full_like(models, value)
 
 
 def replay() -> Attack:
-    """The model of round 0, for ever."""
-    return lambda models, bad, known: jnp.broadcast_to(known.w_first, models.shape)
+    """Return the attack that always sends the model of round 0."""
+    return lambda models, bad, context: jnp.broadcast_to(context.w_first, models.shape)
 
 
 @final
 @settings
 class Fault:
-    """Some parties, and what they do.
+    """Some parties and their attack.
+
+    Args:
+        parties: Indices of the bad parties.
+        attack: What they send, e.g. ``sign_flip(5.0)``.
 
     >>> Fault(parties=(3, 7), attack=sign_flip(5.0)).parties
     (3, 7)
@@ -95,46 +107,59 @@ class Fault:
 
 
 def fault_mask(faults: Sequence[Fault], parties: int) -> Array | None:
-    """(faults, N): a program reads it, so that one program does for any parties; None: nobody."""
+    """Return the mask (faults, N) of the bad parties, or None without faults.
+
+    The mask is an input of the compiled program, which therefore serves for any choice of parties.
+    """
     if not faults:
         return None
-    everyone = np.zeros((len(faults), parties), bool)
-    for row, fault in zip(everyone, faults, strict=True):
+    mask = np.zeros((len(faults), parties), bool)
+    for row, fault in zip(mask, faults, strict=True):
         row[list(fault.parties)] = True
-    return jnp.asarray(everyone)
+    return jnp.asarray(mask)
 
 
 def transmit(
-    faults: Sequence[Fault], known: AttackContext, everyone: Array | None
+    faults: Sequence[Fault], context: AttackContext, mask: Array | None
 ) -> Callable[[Matrix, Array], Matrix] | None:
-    """What the server gets of the models that parties have; None if all are honest."""
-    if everyone is None:
+    """Return the function (models, parties) ↦ models that the server receives; None if all are honest.
+
+    Args:
+        faults: The faults of the run.
+        context: The knowledge of the bad parties.
+        mask: (faults, N), from ``fault_mask``.
+    """
+    if mask is None:
         return None
 
-    def received(models: Matrix, who: Array) -> Matrix:
-        honest = models
-        any_bad = everyone.any(axis=0)[who]
+    def send(models: Matrix, parties: Array) -> Matrix:
+        trained = models
+        is_bad = mask.any(axis=0)[parties]
         for i, fault in enumerate(faults):
-            mine = known._replace(key=jax.random.fold_in(known.key, i))
-            sent = fault.attack(honest, any_bad, mine)
-            models = jnp.where(everyone[i][who][:, None], sent, models)
+            own_context = context._replace(key=jax.random.fold_in(context.key, i))
+            sent = fault.attack(trained, is_bad, own_context)
+            models = jnp.where(mask[i][parties][:, None], sent, models)
         return models
 
-    return received
+    return send
 
 
 def require_faults(faults: Any, parties: int) -> tuple[Fault, ...]:
-    """Faults from what a person gives: one, several or none."""
-    given = (faults,) if isinstance(faults, Fault) else tuple(faults or ())
-    for fault in given:
+    """Return the ``faults`` argument of ``simulate`` (one fault, several or none) as a tuple.
+
+    Raises:
+        SettingError: Something is not a ``Fault``, or a fault has no party or an unknown one.
+    """
+    checked = (faults,) if isinstance(faults, Fault) else tuple(faults or ())
+    for fault in checked:
         require(isinstance(fault, Fault), "faults", repr(fault), "Fault(parties, attack)")
         ok = len(fault.parties) > 0 and all(0 <= k < parties for k in fault.parties)
         require(ok, "Fault.parties", fault.parties, f"some of the parties 0 to {parties - 1}")
-    return given
+    return checked
 
 
-def _honest(models: Matrix, bad: Array) -> tuple[Vector, Vector]:
-    """Mean and standard deviation of the honest rows."""
+def _honest_moments(models: Matrix, bad: Array) -> tuple[Vector, Vector]:
+    """Return the mean and the standard deviation of the honest rows."""
     weight = (~bad).astype(models.dtype)
     weight = weight / jnp.maximum(weight.sum(), 1)
     mean = weight @ models

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish, granted between two chunks of rounds, when the state is whole."""
+"""Ctrl-C as a request to stop, which the run grants between two chunks of rounds."""
 
 import contextlib
 import signal
@@ -8,26 +8,29 @@ from typing import Any
 
 
 class Interrupt:
-    """Whether a person has asked to stop."""
+    """Records whether the user has pressed Ctrl-C."""
 
-    asked = False
+    is_requested = False
 
 
 @contextlib.contextmanager
 def catch_interrupt() -> Iterator[Interrupt]:
-    """The first Ctrl-C is noted, the second is as ever. Outside the main thread all are as ever."""
+    """Record the first Ctrl-C instead of raising; the second one raises ``KeyboardInterrupt``.
+
+    Outside the main thread, where Python does not allow signal handlers, nothing is caught.
+    """
     interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():
         yield interrupt
         return
-    before = signal.getsignal(signal.SIGINT)
+    previous = signal.getsignal(signal.SIGINT)
 
-    def note(number: int, frame: Any) -> None:
-        interrupt.asked = True
-        signal.signal(signal.SIGINT, before)
+    def record(number: int, frame: Any) -> None:
+        interrupt.is_requested = True
+        signal.signal(signal.SIGINT, previous)
 
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, record)
     try:
         yield interrupt
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)

@@ -1,8 +1,9 @@
-"""What compiling leaves behind, handed back to the system.
+"""Return free memory to the operating system after a compilation.
 
 XLA's compiler takes some hundred megabytes for a large model and frees them, but glibc's allocator
-keeps what is free between what is not. So a program is compiled by a call that plays no round, and what
-is free then goes back before the first round wants memory of its own; so does what evaluations leave.
+keeps free blocks that lie between used ones. Therefore a run compiles its program with a call of zero
+rounds and trims the heap before the first round allocates memory. A slow evaluation is followed by a
+trim, too.
 """
 
 import ctypes
@@ -18,31 +19,34 @@ import numpy as np
 from fedplus.simulation.engine import run_rounds
 from fedplus.simulation.setup import Setup
 
-LONG = 1.0
-"""Seconds. What takes longer has compiled something, or is not slowed by looking for free memory."""
+SLOW_SECONDS = 1.0
+"""A call that takes longer has probably compiled something; a trim adds little to its time."""
 
 
-def memory_of_compiled(setup: Setup, state: Any, t: int) -> Any:
-    """The state at round t as it is, when the program of a run is compiled."""
+def compile_and_trim(setup: Setup, state: Any, t: int) -> Any:
+    """Compile the program of a run, trim the heap, and return the state of round t unchanged."""
     trim_memory()
     now = np.int32(t)
-    with run_and_trim():
+    with trim_if_slow():
         state, _ = run_rounds(setup.plan, setup.inputs, setup.lane, state, now, now)
         jax.block_until_ready(state)  # type: ignore[no-untyped-call]
     return state
 
 
 @contextmanager
-def run_and_trim() -> Iterator[None]:
-    """Do something, and hand back what it leaves behind if it took long."""
-    begun = time.perf_counter()
+def trim_if_slow() -> Iterator[None]:
+    """Trim the heap after the ``with`` block if the block takes more than ``SLOW_SECONDS``."""
+    begin = time.perf_counter()
     yield
-    if time.perf_counter() - begun > LONG:
+    if time.perf_counter() - begin > SLOW_SECONDS:
         trim_memory()
 
 
 def trim_memory() -> bool:
-    """What is free; whether there was any, and an allocator that can."""
+    """Return free heap memory to the system; the result is True if any was returned.
+
+    Only glibc's ``malloc_trim`` does this; on other systems nothing happens.
+    """
     if sys.platform != "linux":
         return False
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,4 +1,4 @@
-"""Which samples a step sees: each epoch goes through all of a party's samples in a new random order."""
+"""Minibatches: each epoch goes through all of a party's samples in a new random order."""
 
 from functools import partial
 from typing import Any
@@ -10,42 +10,44 @@ from jax.tree_util import Partial
 from fedplus._types import Array, Host
 from fedplus.simulation.shuffle import mix_bits, shuffled_position
 
-AT_ONCE = 2**20
+MAX_ROWS_AT_ONCE = 2**20
 """The most rows that are drawn before a round begins; one draw is cheaper than one at each step."""
 
 
 def minibatches(
-    key: Array, start: Array, size: Array, batch_size: int, most: int | None = None,
-    fixed: bool = True,
+    key: Array, start: Array, size: Array, batch_size: int, max_steps: int | None = None,
+    as_array: bool = True,
 ) -> Any:  # fmt: skip
-    """Rows (B,) of each step's minibatch, for each party.
+    """Return the rows (B,) of each step's minibatch, for each party.
 
-    Where a bound on the steps is given and few rows are to be drawn, all are, before the first step.
-    Returns an array (K, E, B) then, if a round is to have a ``fixed`` length; a function of the step's
-    number otherwise. ``Work.batches`` takes both.
-
-    Epoch follows epoch without a gap, so every minibatch is full: one that begins with the last samples
-    of an order ends with the first of the next. A party smaller than a minibatch has some samples in it
-    twice.
+    Epochs follow each other without a gap, so every minibatch is full: one that begins with the last
+    samples of an epoch ends with the first of the next. A party with fewer than B samples has some
+    samples twice in a minibatch.
 
     Args:
-        key: (K,), random words, one a party and round, uint32.
-        start: (K,), the parties' first rows.
-        size: (K,), the number of their rows.
+        key: (K,), one random uint32 word per party and round.
+        start: (K,), the first row of each party.
+        size: (K,), the number of rows of each party.
         batch_size: B.
-        most: E, at least every E_k.
-        fixed: Whether parties with fewer steps wait for the others.
+        max_steps: E, at least every E_k. If it is given and K·E·B is not too large, all rows are drawn
+            at once.
+        as_array: Whether rows drawn at once are returned as an array, so that parties with fewer steps
+            wait for the others, or as a function.
+
+    Returns:
+        An array (K, E, B), or a ``Partial`` that maps a step's number to its rows. ``Work.batches``
+        takes both.
     """
-    make: Any = Partial  # Untyped in JAX.
-    if most is not None and len(key) * most * batch_size <= AT_ONCE:
-        each = jnp.arange(most, dtype=jnp.int32)[:, None]
+    make_partial: Any = Partial  # Untyped in JAX.
+    if max_steps is not None and len(key) * max_steps * batch_size <= MAX_ROWS_AT_ONCE:
+        steps = jnp.arange(max_steps, dtype=jnp.int32)[:, None]
         key, start, size = (part[:, None, None] for part in (key, start, size))
-        rows = _rows(batch_size, key, start, size, each)
-        return rows if fixed else make(_drawn, rows)
-    return make(partial(_rows, batch_size), key, start, size)
+        rows = _draw_rows(batch_size, key, start, size, steps)
+        return rows if as_array else make_partial(_rows_of_step, rows)
+    return make_partial(partial(_draw_rows, batch_size), key, start, size)
 
 
-def _rows(batch_size: int, key: Array, start: Array, size: Array, step: Array) -> Array:
+def _draw_rows(batch_size: int, key: Array, start: Array, size: Array, step: Array) -> Array:
     position = step * batch_size + jnp.arange(batch_size, dtype=jnp.int32)
     epoch, within = position // size, position % size
     return start + shuffled_position(
@@ -53,10 +55,10 @@ def _rows(batch_size: int, key: Array, start: Array, size: Array, step: Array) -
     )
 
 
-def _drawn(rows: Array, step: Array) -> Array:
+def _rows_of_step(rows: Array, step: Array) -> Array:
     return rows[step]
 
 
 def steps_per_epoch(size: Host, batch_size: int) -> Host:
-    """(N,): the steps that it takes to see each sample once."""
+    """Return the number of steps in which each party sees each of its samples once, (N,)."""
     return np.ceil(size / batch_size).astype(np.int32)

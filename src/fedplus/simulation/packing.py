@@ -1,4 +1,7 @@
-"""Numbers of several kinds as words of 32 bits, and back: one array to move about rather than many."""
+"""Arrays of several dtypes packed into one array of 32-bit words, and unpacked again.
+
+One array to write or to exchange costs less than many.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,7 +15,7 @@ from fedplus._types import Array, Host, Vector
 
 
 def to_words(numbers: Array) -> Vector:
-    """Their bits, word after word; a number of fewer than 32 has a word of its own."""
+    """Return the bits of an array as uint32 words; a number of fewer than 32 bits takes one word."""
     if numbers.dtype.kind == "b":
         return numbers.ravel().astype(jnp.uint32)
     if numbers.dtype.itemsize < 4:
@@ -22,45 +25,45 @@ def to_words(numbers: Array) -> Vector:
 
 
 def word_count(shape: tuple[int, ...], dtype: Any) -> int:
-    """Words that an array of this shape and kind has."""
-    each: int = max(1, np.dtype(dtype).itemsize // 4)
-    return math.prod(shape) * each
+    """Return the number of words of an array of this shape and dtype."""
+    words_per_number: int = max(1, np.dtype(dtype).itemsize // 4)
+    return math.prod(shape) * words_per_number
 
 
 def concatenate_words(arrays: Sequence[Array]) -> Vector:
-    """The words of all of them, one array after the other."""
+    """Return the words of all arrays, one array after the other."""
     return jnp.concatenate([to_words(numbers) for numbers in arrays])
 
 
-def split_points(kinds: Iterable[tuple[tuple[int, ...], Any]]) -> Host:
-    """Where, among joined words, those of each array end but for the last, by shapes and kinds."""
-    ends: Host = np.cumsum([word_count(*kind) for kind in kinds])
+def split_points(layouts: Iterable[tuple[tuple[int, ...], Any]]) -> Host:
+    """Return where concatenated words are split into arrays of these shapes and dtypes."""
+    ends: Host = np.cumsum([word_count(*layout) for layout in layouts])
     return ends[:-1]
 
 
 def from_words(words: Vector, shape: tuple[int, ...], dtype: Any) -> Array:
-    """The numbers whose words these are, in a program."""
-    kind = jnp.dtype(dtype)
-    if kind.kind == "b":
+    """Return the array that was packed into these words; for use inside a JAX program."""
+    target = jnp.dtype(dtype)
+    if target.kind == "b":
         return (words != 0).reshape(shape)
-    if kind.itemsize < 4:
-        words = words.astype(jnp.dtype(f"uint{8 * kind.itemsize}"))
-    return lax.bitcast_convert_type(words.reshape((*shape, *_each(kind))), kind)
+    if target.itemsize < 4:
+        words = words.astype(jnp.dtype(f"uint{8 * target.itemsize}"))
+    return lax.bitcast_convert_type(words.reshape((*shape, *_word_axis(target))), target)
 
 
-def read_words(words: Host, shape: tuple[int, ...], dtype: Any) -> Host:
-    """The numbers whose words these are: (..., words) to (..., *shape), on the host."""
-    kind = np.dtype(dtype)
-    found: Host
-    if kind.kind == "b":
-        found = words != 0
-    elif kind.itemsize < 4:
-        found = words.astype(f"uint{8 * kind.itemsize}").view(kind)
+def words_to_numpy(words: Host, shape: tuple[int, ...], dtype: Any) -> Host:
+    """Return the arrays that were packed into (..., words), as a NumPy array (..., *shape)."""
+    target = np.dtype(dtype)
+    numbers: Host
+    if target.kind == "b":
+        numbers = words != 0
+    elif target.itemsize < 4:
+        numbers = words.astype(f"uint{8 * target.itemsize}").view(target)
     else:
-        found = np.ascontiguousarray(words).view(kind)
-    return found.reshape((*words.shape[:-1], *shape))
+        numbers = np.ascontiguousarray(words).view(target)
+    return numbers.reshape((*words.shape[:-1], *shape))
 
 
-def _each(kind: Any) -> tuple[int, ...]:
-    """The axis of one number's words, where it has several."""
-    return () if kind.itemsize <= 4 else (kind.itemsize // 4,)
+def _word_axis(dtype: Any) -> tuple[int, ...]:
+    """Return the additional axis for the words of one number, if a number takes several."""
+    return () if dtype.itemsize <= 4 else (dtype.itemsize // 4,)

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on; nothing where no person looks."""
+"""The progress bar of a run, on a terminal only."""
 
 import contextlib
 import os
@@ -6,22 +6,26 @@ import sys
 from collections.abc import Callable, Iterator
 
 Show = Callable[[int, str], None]
-"""(rounds done, what to say beside)."""
+"""Called with the number of completed rounds and a text to show next to the bar."""
 
 
 @contextlib.contextmanager
-def progress(rounds: int, done: int, wanted: bool | str | None) -> Iterator[Show]:
-    """A bar on standard error: rounds, rounds a second, time left.
+def progress_bar(rounds: int, completed: int, progress: bool | str | None) -> Iterator[Show]:
+    """Show a bar on standard error with rounds, rounds per second and the time left.
 
     Args:
         rounds: T.
-        done: Rounds that an earlier run has done.
-        wanted: None or a text to show: if standard error is a terminal and this is not CI.
+        completed: The number of rounds that are completed already.
+        progress: True or False; None or a label: if standard error is a terminal and this is not CI.
+
+    Returns:
+        A context manager whose value updates the bar.
     """
-    label = f"{wanted}: " if isinstance(wanted, str) else ""
-    if wanted is None or label:
-        wanted = sys.stderr.isatty() and not os.environ.get("CI")
-    if not wanted:
+    label = f"{progress}: " if isinstance(progress, str) else ""
+    is_shown = bool(progress)
+    if progress is None or label:
+        is_shown = sys.stderr.isatty() and not os.environ.get("CI")
+    if not is_shown:
         yield lambda now, text: None
         return
     from rich.console import Console
@@ -46,5 +50,5 @@ def progress(rounds: int, done: int, wanted: bool | str | None) -> Iterator[Show
         TextColumn("{task.description}", markup=False),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(label, total=rounds, completed=done)
+        task = bar.add_task(label, total=rounds, completed=completed)
         yield lambda now, text: bar.update(task, completed=now, description=label + text)

@@ -1,4 +1,4 @@
-"""A pytree as arrays by name, for a checkpoint, and back."""
+"""Conversion between a pytree and named arrays, as a checkpoint holds them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,18 +10,18 @@ from fedplus._types import Host
 
 
 def to_arrays(tree: Any, prefix: str) -> dict[str, Host]:
-    """A pytree's leaves by name."""
+    """Return the leaves of a pytree by name: the prefix and the path of the leaf."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {f"{prefix}/{_name(path)}": np.asarray(leaf) for path, leaf in leaves}
 
 
 def from_arrays(like: Any, arrays: Mapping[str, Host], prefix: str) -> Any:
-    """The pytree again, shaped as ``like``."""
+    """Return a pytree with the structure of ``like`` and leaves from ``arrays``."""
     return jax.tree_util.tree_map_with_path(lambda path, _: arrays[f"{prefix}/{_name(path)}"], like)
 
 
 def matches_structure(like: Any, arrays: Mapping[str, Host], prefix: str) -> bool:
-    """Whether the arrays have every leaf of such a pytree, in its shape."""
+    """Return whether ``arrays`` has every leaf of ``like``, with the same shape."""
     return all(
         f"{prefix}/{_name(path)}" in arrays
         and arrays[f"{prefix}/{_name(path)}"].shape == leaf.shape

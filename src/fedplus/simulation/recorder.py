@@ -1,4 +1,4 @@
-"""What is written down of a run: figures of every round, and evaluations."""
+"""The records of a run: statistics of every round ("figures"), and evaluations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from fedplus.simulation.evaluate import (
     PartyScores,
     blocks_of_parties,
     evaluate_parties,
-    most_blocks,
+    max_blocks_per_page,
     split_into_blocks,
 )
 from fedplus.simulation.evaluated_models import EvaluatedModels
@@ -28,21 +28,31 @@ from fedplus.simulation.round_statistics import RoundStatistics
 
 EVALUATIONS = "evaluations"
 FIGURES = "figures"
+"""Prefixes of the records' names in a checkpoint."""
 
 
 class NewEvaluation(NamedTuple):
-    """What is new with an evaluation, of one run."""
+    """One evaluation of one run, and the statistics of the rounds since the previous evaluation."""
 
     round: int
-    """Rounds done."""
+    """The number of completed rounds."""
     evaluation: Mapping[str, Host]
-    """As in ``Run.evaluations``, of this one."""
+    """This evaluation's entries of ``Run.evaluations``."""
     figures: Mapping[str, Host]
-    """As in ``Run.figures``, of the rounds since the evaluation before."""
+    """The entries of ``Run.figures`` for the rounds since the previous evaluation."""
 
 
 class Recorder:
-    """Collects figures and evaluations; the arrays of each begin with the time, then the lane."""
+    """Collects the records of a run, as arrays with the axes (round or evaluation, lane, ...).
+
+    Args:
+        federation: The parties' data.
+        model: The model that they train.
+        path: Values λ for which (1 − λ) w_k + λ w̃ is evaluated, too.
+        objective: Whether F_σ is recorded, too.
+        evaluated_models: Returns the models to evaluate.
+        mesh: Devices that share the evaluation.
+    """
 
     def __init__(
         self,
@@ -50,11 +60,11 @@ class Recorder:
         model: Model,
         path: Sequence[float],
         objective: bool,
-        models: EvaluatedModels,
+        evaluated_models: EvaluatedModels,
         mesh: Mesh | None = None,
     ) -> None:
         self._model = model
-        self._models = models
+        self._evaluated_models = evaluated_models
         self._path = tuple(path)
         test, rows = split_into_blocks(federation.test)
         self._test = replicate(mesh, test), rows
@@ -62,31 +72,34 @@ class Recorder:
         if objective:
             train, rows = split_into_blocks(federation.train)
             self._train = replicate(mesh, train), rows
-        self._book: dict[str, list[Host]] = {}
-        self._fresh: dict[str, list[Host]] = {}
+        self._parts: dict[str, list[Host]] = {}
+        self._figures_since_evaluation: dict[str, list[Host]] = {}
 
-    def add_figures(self, figures: RoundStatistics) -> None:
-        """Of the rounds since the last ones."""
-        for name, values in figures._asdict().items():
+    def add_figures(self, statistics: RoundStatistics) -> None:
+        """Append the statistics of the next rounds, (rounds, ...)."""
+        for name, values in statistics._asdict().items():
             self._add(f"{FIGURES}/{name}", values)
-            self._fresh.setdefault(name, []).append(np.asarray(values))
+            self._figures_since_evaluation.setdefault(name, []).append(np.asarray(values))
 
-    def newest(self, lane: int | None) -> NewEvaluation:
-        """The evaluation just made, of one lane; ask for all lanes before the next round."""
-        rounds = self._book[f"{EVALUATIONS}/round"][-1]
+    def latest_evaluation(self, lane: int | None) -> NewEvaluation:
+        """Return the newest evaluation of one lane; valid until ``begin_interval`` is called."""
+        rounds = self._parts[f"{EVALUATIONS}/round"][-1]
         return NewEvaluation(
             int(rounds[-1]),
             {
                 name.split("/")[1]: parts[-1][-1, lane or 0]
-                for name, parts in self._book.items()
+                for name, parts in self._parts.items()
                 if name.startswith(EVALUATIONS) and not name.endswith("/round")
             },
-            {name: _of_lane(np.concatenate(parts), lane) for name, parts in self._fresh.items()},
+            {
+                name: _select_lane(np.concatenate(parts), lane)
+                for name, parts in self._figures_since_evaluation.items()
+            },
         )
 
-    def earlier(self, lane: int | None) -> Iterator[NewEvaluation]:
-        """The evaluations so far, one after the other."""
-        figures, evaluations = self.of_lane(lane)
+    def iter_evaluations(self, lane: int | None) -> Iterator[NewEvaluation]:
+        """Yield all evaluations of one lane so far."""
+        figures, evaluations = self.records_of_lane(lane)
         begin = 0
         for i, round_ in enumerate(evaluations.get("round", ())):
             yield NewEvaluation(
@@ -96,55 +109,69 @@ class Recorder:
             )
             begin = int(round_)
 
-    def forget_fresh(self) -> None:
-        """From here on figures belong to the next evaluation."""
-        self._fresh = {}
+    def begin_interval(self) -> None:
+        """Count the statistics of the following rounds to the next evaluation."""
+        self._figures_since_evaluation = {}
 
     def evaluate(
         self, round_: int, lanes: Sequence[tuple[AbstractAlgorithm[Any], Any]],
-        pages: Paging | None = None,
+        paging: Paging | None = None,
     ) -> Host:  # fmt: skip
-        """Judge each lane's models; (lanes,): the mean personal score."""
-        if pages is None:
-            found = [
-                self._judged(algorithm, state, *self._test, round_) for algorithm, state in lanes
+        """Evaluate and record each lane's models.
+
+        Args:
+            round_: The number of completed rounds.
+            lanes: Method and state of each lane.
+            paging: The pages of the store, if the parties' models are in a file.
+
+        Returns:
+            The mean personal score of each lane, (lanes,).
+        """
+        if paging is None:
+            results = [
+                self._evaluate_state(algorithm, state, *self._test, round_)
+                for algorithm, state in lanes
             ]
         else:
-            found = [self._page_by_page(*lanes[0], pages, round_)]
+            results = [self._evaluate_pages(*lanes[0], paging, round_)]
         self._add(f"{EVALUATIONS}/round", np.array([round_]))
-        for name in found[0]:
-            self._add(f"{EVALUATIONS}/{name}", np.stack([one[name] for one in found])[None])
-        return np.array([one["personal_score"].mean() for one in found])
+        for name in results[0]:
+            self._add(f"{EVALUATIONS}/{name}", np.stack([result[name] for result in results])[None])
+        return np.array([result["personal_score"].mean() for result in results])
 
-    def _page_by_page(
-        self, algorithm: AbstractAlgorithm[Any], state: Any, pages: Paging, round_: int
+    def _evaluate_pages(
+        self, algorithm: AbstractAlgorithm[Any], state: Any, paging: Paging, round_: int
     ) -> dict[str, Host]:
+        """Return one evaluation of all parties, computed page by page."""
         blocks, rows = self._test
-        most = most_blocks(blocks, pages.rows)
-        found: dict[str, list[Host]] = {}
-        for parties, page in pages.all_of(state):
-            mine = blocks_of_parties(blocks, parties, pages.rows, most)
-            for name, values in self._judged(algorithm, page, mine, rows, round_).items():
-                found.setdefault(name, []).append(values[..., : len(parties)])
-        return {name: np.concatenate(parts, axis=-1) for name, parts in found.items()}
+        count = max_blocks_per_page(blocks, paging.rows)
+        results: dict[str, list[Host]] = {}
+        for parties, page in paging.iter_pages(state):
+            page_blocks = blocks_of_parties(blocks, parties, paging.rows, count)
+            for name, values in self._evaluate_state(
+                algorithm, page, page_blocks, rows, round_
+            ).items():
+                results.setdefault(name, []).append(values[..., : len(parties)])
+        return {name: np.concatenate(parts, axis=-1) for name, parts in results.items()}
 
-    def _judged(
+    def _evaluate_state(
         self, algorithm: AbstractAlgorithm[Any], state: Any, blocks: Blocks, rows: int, round_: int
     ) -> dict[str, Host]:
+        """Return one evaluation of the parties whose rows are in the state."""
         w_global = algorithm.w_global(state)
 
         def test(models: Matrix) -> PartyScores:
-            judged: PartyScores = evaluate_parties(self._model, rows, blocks, models)
-            return judged
+            scores: PartyScores = evaluate_parties(self._model, rows, blocks, models)
+            return scores
 
         common = test(w_global[None])
         norms: Any
         if algorithm.is_stateless():
             personal, norms = common, np.zeros(len(blocks.size), w_global.dtype)
         else:
-            w_local = self._models(algorithm, state, round_)
+            w_local = self._evaluated_models(algorithm, state, round_)
             personal, norms = test(w_local), personal_norms(algorithm, state, len(w_local))
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "personal_score": personal.score,
             "personal_loss": personal.loss,
             "global_score": common.score,
@@ -152,71 +179,71 @@ class Recorder:
             "v_norm": norms,
         }
         if self._path:
-            own = algorithm.local_models(state)
-            between = [test((1 - lam) * own + lam * w_global) for lam in self._path]
-            found["path_score"] = np.stack([to_host(b.score) for b in between])
+            w_local = algorithm.local_models(state)
+            scores = [test((1 - lam) * w_local + lam * w_global).score for lam in self._path]
+            result["path_score"] = np.stack([to_host(score) for score in scores])
         if self._train is not None:
             assert isinstance(algorithm, FedPlus)
             train, train_rows = self._train
             losses = evaluate_parties(self._model, train_rows, train, state.w_local).loss
-            found["objective"] = f_sigma(algorithm, losses, state.w_local, w_global)
-        return {name: to_host(value) for name, value in found.items()}
+            result["objective"] = f_sigma(algorithm, losses, state.w_local, w_global)
+        return {name: to_host(value) for name, value in result.items()}
 
     def _add(self, name: str, values: Any) -> None:
-        self._book.setdefault(name, []).append(np.asarray(values))
+        self._parts.setdefault(name, []).append(np.asarray(values))
 
     def arrays(self) -> dict[str, Host]:
-        """Everything so far, by name."""
-        self._book = {name: [np.concatenate(parts)] for name, parts in self._book.items()}
-        return {name: parts[0] for name, parts in self._book.items()}
+        """Return all records so far, by name, for a checkpoint."""
+        self._parts = {name: [np.concatenate(parts)] for name, parts in self._parts.items()}
+        return {name: parts[0] for name, parts in self._parts.items()}
 
     def restore(self, arrays: Mapping[str, Host]) -> None:
-        """Go on from what a checkpoint holds."""
+        """Replace the records with those of a checkpoint."""
         kinds = (FIGURES, EVALUATIONS)
-        self._book = {n: [a] for n, a in arrays.items() if n.split("/")[0] in kinds}
-        judged = arrays.get(f"{EVALUATIONS}/round", [0])[-1]
-        self._fresh = {
-            name.split("/")[1]: [parts[0][judged:]]
-            for name, parts in self._book.items()
+        self._parts = {n: [a] for n, a in arrays.items() if n.split("/")[0] in kinds}
+        last_evaluated = arrays.get(f"{EVALUATIONS}/round", [0])[-1]
+        self._figures_since_evaluation = {
+            name.split("/")[1]: [parts[0][last_evaluated:]]
+            for name, parts in self._parts.items()
             if name.startswith(FIGURES)
         }
 
-    def of_lane(self, lane: int | None) -> tuple[dict[str, Host], dict[str, Host]]:
-        """Figures and evaluations of one lane."""
-        found: dict[str, dict[str, Host]] = {FIGURES: {}, EVALUATIONS: {}}
-        for name, values in self.arrays().items():
-            kind, what = name.split("/")
+    def records_of_lane(self, lane: int | None) -> tuple[dict[str, Host], dict[str, Host]]:
+        """Return the figures and the evaluations of one lane."""
+        records: dict[str, dict[str, Host]] = {FIGURES: {}, EVALUATIONS: {}}
+        for path, values in self.arrays().items():
+            kind, name = path.split("/")
             if kind == FIGURES:
-                found[kind][what] = _of_lane(values, lane)
+                records[kind][name] = _select_lane(values, lane)
             else:
-                found[kind][what] = values if what == "round" else values[:, lane or 0]
-        return found[FIGURES], found[EVALUATIONS]
+                records[kind][name] = values if name == "round" else values[:, lane or 0]
+        return records[FIGURES], records[EVALUATIONS]
 
 
-def _of_lane(values: Host, lane: int | None) -> Host:
+def _select_lane(values: Host, lane: int | None) -> Host:
     return values if lane is None else values[:, lane]
 
 
 @jax.jit
 def f_sigma(algorithm: FedPlus, losses: Vector, w_local: Matrix, w_global: Vector) -> Array:
-    """F_σ from the parties' losses on their own data: (1/N) Σ_k f_k(w_k) + σ ψ̂(w_k − w̃)."""
+    """Return F_σ = (1/N) Σ_k f_k(w_k) + σ ψ̂(w_k − w̃), where ``losses`` are the f_k(w_k)."""
     envelope = jax.vmap(algorithm.local.psi.envelope)(w_local - w_global)
     mean: Array = jnp.mean(losses + algorithm.local.sigma * envelope)
     return mean
 
 
 def require_objective(algorithms: Sequence[AbstractAlgorithm[Any]], stored: bool) -> None:
-    """Require that F_σ can be recorded."""
+    """Require that F_σ can be recorded: for FedPlus, and with all models in memory."""
     for algorithm in algorithms:
         require(
             isinstance(algorithm, FedPlus), "objective", type(algorithm).__name__,
-            "recorded for FedPlus, whose objective F_σ is",
+            "recorded for FedPlus only, because F_σ is its objective",
         )  # fmt: skip
     require(not stored, "objective", "True", "False with a store: it needs all models at once")
 
 
 def personal_norms(algorithm: AbstractAlgorithm[Any], state: Any, parties: int) -> Array:
-    """(N,): ‖v_k‖, a party at a time: v for all at once would be another W."""
+    """Return ‖v_k‖, (N,), one party after the other: all v_k together need as much memory as W."""
     norms: Array = _norms(algorithm, state, np.arange(parties, dtype=np.int32))
     return norms
 

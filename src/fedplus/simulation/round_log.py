@@ -1,7 +1,7 @@
-"""A program's own record of its rounds: a row of words a round, whatever the figures are.
+"""The log that a compiled program writes of its rounds: one row of 32-bit words per round.
 
-One array is written to where there would be one a figure: fewer pieces of a program to compile and to
-run.
+All statistics of a round are packed into one row, whatever their shapes and dtypes: a program with one
+array to write compiles and runs faster than one with an array per statistic.
 """
 
 from typing import Any, NamedTuple, final
@@ -16,36 +16,37 @@ from fedplus.simulation import packing
 
 class _Entry(NamedTuple):
     shape: tuple[int, ...]
-    kind: str
+    dtype: str
 
 
 @final
 @settings
 class RoundLog:
-    """The figures of some rounds, (rounds, words)."""
+    """The packed statistics of some rounds; the inverse of ``with_round`` is ``read``."""
 
-    pages: Matrix
+    words: Matrix
+    """(rounds, words)."""
     entries: tuple[_Entry, ...] = static_field()
     tree: Any = static_field()
 
     @classmethod
-    def blank(cls, figures: Any, rounds: int) -> "RoundLog":
-        """For so many rounds with figures of these shapes."""
-        leaves, tree = jax.tree.flatten(figures)
+    def empty(cls, statistics: Any, rounds: int) -> "RoundLog":
+        """Return a log of zeros for this many rounds with statistics of these shapes."""
+        leaves, tree = jax.tree.flatten(statistics)
         entries = tuple(_Entry(leaf.shape, leaf.dtype.name) for leaf in leaves)
-        wide = sum(packing.word_count(*entry) for entry in entries)
-        return cls(jnp.zeros((rounds, wide), jnp.uint32), entries, tree)
+        width = sum(packing.word_count(*entry) for entry in entries)
+        return cls(jnp.zeros((rounds, width), jnp.uint32), entries, tree)
 
-    def with_round(self, i: Array, figures: Any) -> "RoundLog":
-        """With the figures of its i-th round."""
-        row = packing.concatenate_words(jax.tree.leaves(figures))
-        return RoundLog(self.pages.at[i].set(row), self.entries, self.tree)
+    def with_round(self, i: Array, statistics: Any) -> "RoundLog":
+        """Return the log with the statistics of its i-th round."""
+        row = packing.concatenate_words(jax.tree.leaves(statistics))
+        return RoundLog(self.words.at[i].set(row), self.entries, self.tree)
 
     def read(self, rounds: int) -> Any:
-        """The figures of the first so many rounds as NumPy's arrays, (rounds, ...)."""
-        written = np.asarray(self.pages)[:rounds]
-        parts = np.split(written, packing.split_points(self.entries), axis=1)
+        """Return the statistics of the first ``rounds`` rounds as NumPy arrays (rounds, ...)."""
+        rows = np.asarray(self.words)[:rounds]
+        parts = np.split(rows, packing.split_points(self.entries), axis=1)
         pairs = zip(parts, self.entries, strict=True)
         return jax.tree.unflatten(
-            self.tree, [packing.read_words(part, *entry) for part, entry in pairs]
+            self.tree, [packing.words_to_numpy(part, *entry) for part, entry in pairs]
         )

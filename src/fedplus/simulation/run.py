@@ -1,4 +1,4 @@
-"""What a simulation returns."""
+"""``Run``: the result of a simulation."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -23,84 +23,94 @@ Which = Literal["personal", "global"]
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A finished run: its models, and what was recorded on the way."""
+    """A finished run: its models and its records."""
 
     algorithm: AbstractAlgorithm[Any]
     federation: Federation
     model: Model
     seed: int
     state: Any
-    """The algorithm's state after the last round. It only has the last cohort's rows if parties keep
-    nothing (``algorithm.is_stateless()``) and neither ``path`` nor ``objective`` needs their models."""
+    """The algorithm's state after the last round. It has the rows of the last cohort only if the method
+    is stateless (``algorithm.is_stateless()``) and neither ``path`` nor ``objective`` is recorded."""
     figures: Mapping[str, Host]
-    """Of every round, (T, ...): see ``RoundStatistics``."""
+    """The statistics of every round, (T, ...); see ``RoundStatistics``."""
     evaluations: Mapping[str, Host]
-    """Of every evaluated round: ``round`` (V,), then (V, N) ``personal_score``, ``personal_loss``,
+    """The V evaluations: ``round`` (V,), then (V, N) ``personal_score``, ``personal_loss``,
     ``global_score``, ``global_loss``, ``v_norm``; on request ``path_score`` (V, Λ, N) and
     ``objective`` (V,), which is F_σ."""
-    judged: EvaluatedModels
-    """Makes the models that parties use of the state."""
-    pages: Paging | None = None
-    """Where the parties' models are, if they are in a store."""
+    evaluated_models: EvaluatedModels
+    """Returns the parties' models for a state."""
+    paging: Paging | None = None
+    """The pages of the store, if the parties' models are in a file."""
 
     @property
     def rounds(self) -> int:
-        """T."""
+        """T, the number of rounds."""
         return len(self.figures["dropped"])
 
     @property
     def models(self) -> Host:
-        """(N, d): the model that each party uses."""
+        """The model that each party uses, (N, d)."""
         if self.algorithm.is_stateless():
             return np.broadcast_to(self.w_global, (self.federation.parties, self.w_global.size))
-        if self.pages is None:
-            return np.asarray(self.judged(self.algorithm, self.state, self.rounds))
+        if self.paging is None:
+            return np.asarray(self.evaluated_models(self.algorithm, self.state, self.rounds))
         return np.concatenate([
             np.asarray(self.algorithm.models(page))[: len(parties)]
-            for parties, page in self.pages.all_of(self.state)
+            for parties, page in self.paging.iter_pages(self.state)
         ])  # fmt: skip
 
     @property
     def w_global(self) -> Host:
-        """(d,): w̃."""
+        """The global model w̃, (d,)."""
         return np.asarray(self.algorithm.w_global(self.state))
 
     def parameters(self, party: str | int | None = None) -> Any:
-        """A party's model as the model's own parameters; without a party, the global model's."""
+        """Return the parameters of one party's model as a pytree.
+
+        Args:
+            party: The name or the index of a party, or None for the global model.
+
+        Raises:
+            SettingError: The federation has no such party.
+        """
         unravel = unravel_function(self.model)
         if party is None:
             return unravel(jnp.asarray(self.w_global))
-        k = self._index(party)
-        if self.pages is None or self.algorithm.is_stateless():
+        k = self._party_index(party)
+        if self.paging is None or self.algorithm.is_stateless():
             return unravel(jnp.asarray(self.models[k]))
-        page = self.pages.turned(self.state, np.array([k]))
+        page = self.paging.load_page(self.state, np.array([k]))
         return unravel(self.algorithm.models(page, jnp.array([0]))[0])
 
     def summary(self, which: Which = "personal", at: Literal["last", "best"] = "last") -> Summary:
-        """Test scores in a few numbers: of the last evaluation, or of the one with the best mean.
+        """Return a summary of the parties' test scores.
 
-        "Best" is chosen on the data that it is judged on, so it flatters: report it as what it is.
+        Args:
+            which: The personal models or the global model.
+            at: The last evaluation, or the one with the best mean score. The best one is chosen on the
+                test samples themselves, so its score is biased; say so where you report it.
         """
         require(which in ("personal", "global"), "which", repr(which), '"personal" or "global"')
         require(at in ("last", "best"), "at", repr(at), '"last" or "best"')
         scores = self.evaluations[f"{which}_score"]
         better = self.model.task.better
-        chosen = len(scores) - 1
+        index = len(scores) - 1
         if at == "best":
             means = scores.mean(axis=1)
-            chosen = int(means.argmax() if better == "higher" else means.argmin())
-        return summary(scores[chosen], self.federation.test.size, better)
+            index = int(means.argmax() if better == "higher" else means.argmin())
+        return summary(scores[index], self.federation.test.size, better)
 
     def transfer(self) -> Host:
-        """(N, N): row k, the score of party k's model on each party's test samples."""
+        """Return the scores (N, N) of every model (row) on every party's test samples (column)."""
         blocks, rows = split_into_blocks(self.federation.test)
-        found = jax.lax.map(
+        scores = jax.lax.map(
             lambda w: evaluate_parties(self.model, rows, blocks, w[None]).score,
             jnp.asarray(self.models),
         )
-        return np.asarray(found)
+        return np.asarray(scores)
 
-    def _index(self, party: str | int) -> int:
+    def _party_index(self, party: str | int) -> int:
         if isinstance(party, str):
             names = self.federation.names
             require(party in names, "party", repr(party), f"one of {', '.join(names[:8])}, …")

@@ -1,6 +1,6 @@
-"""Who takes part in a round, how long each works, and whose reply arrives: lines 2–4 of Algorithm 1.
+"""The schedule of a round: the cohort, the parties' local steps, and stragglers (Alg. 1, l. 2–4).
 
-All of it is a function of (seed, round), so that a run can go on from any round.
+Everything is a function of (seed, round), so that a run can resume from any round.
 """
 
 from abc import ABC, abstractmethod
@@ -18,31 +18,31 @@ from fedplus.simulation.shuffle import shuffled_position
 
 
 class AbstractCohort(ABC):
-    """S^t."""
+    """A rule that draws the cohort S^t of each round."""
 
     size: int
-    """K."""
+    """K, the number of parties in a cohort."""
 
     @abstractmethod
     def __call__(self, key: Array, round_: Array, parties: int) -> tuple[Array, Array | None]:
-        """(K,) different parties, and (K,) whether each is there at all (None: all are)."""
+        """Return K different parties and a mask (K,) of those that are available (None: all are)."""
 
     @abstractmethod
     def check(self, parties: int) -> None:
-        """Raise a ``SettingError`` if the federation has not the parties for it."""
+        """Raise a ``SettingError`` if the cohort does not fit a federation of this many parties."""
 
 
 @final
 @settings
 class Uniform(AbstractCohort):
-    """``size`` parties, each as likely as the other, in a time that does not grow with N."""
+    """Draws ``size`` parties uniformly without replacement, in a time that does not grow with N."""
 
     size: int = static_field()
 
     @override
     def __call__(self, key: Array, round_: Array, parties: int) -> tuple[Array, Array | None]:
         if self.size == parties:
-            everyone: Any = np.arange(parties, dtype=np.int32)  # NumPy's: known beforehand.
+            everyone: Any = np.arange(parties, dtype=np.int32)  # NumPy: known when tracing.
             return everyone, None
         i = jnp.arange(self.size, dtype=jnp.int32)
         word = jnp.broadcast_to(jax.random.bits(key), i.shape)
@@ -56,10 +56,14 @@ class Uniform(AbstractCohort):
 @final
 @settings
 class Weighted(AbstractCohort):
-    """``size`` parties without replacement, drawn one after the other in proportion to ``weights``."""
+    """Draws ``size`` parties without replacement, each with probability proportional to its weight.
+
+    Args:
+        weights: (N,), ≥ 0.
+        size: K.
+    """
 
     weights: Array
-    """(N,), ≥ 0."""
     size: int = static_field()
 
     def __post_init__(self) -> None:
@@ -67,25 +71,26 @@ class Weighted(AbstractCohort):
 
     @override
     def __call__(self, key: Array, round_: Array, parties: int) -> tuple[Array, Array | None]:
-        return _largest(key, jnp.log(jnp.asarray(self.weights)), self.size)
+        return _gumbel_top_k(key, jnp.log(jnp.asarray(self.weights)), self.size)
 
     @override
     def check(self, parties: int) -> None:
         _require_size(self.size, parties)
         shape = jnp.shape(self.weights)
         require(
-            shape == (parties,), "Weighted.weights", f"shape {shape}", f"({parties},), one a party"
-        )
+            shape == (parties,), "Weighted.weights", f"shape {shape}",
+            f"({parties},), one weight per party",
+        )  # fmt: skip
 
 
 @final
 @settings
 class Trace(AbstractCohort):
-    """``size`` of the parties that are there, uniformly; fewer where fewer are there.
+    """Draws up to ``size`` of the parties that are available in a round, uniformly.
 
     Args:
-        available: (T, N), who is there in round t; after T rounds it starts again.
-        size: K, at most.
+        available: (T, N), True if party k is available in round t; after T rounds it starts again.
+        size: K. If fewer parties are available, the cohort has fewer present parties.
     """
 
     available: Array
@@ -93,9 +98,9 @@ class Trace(AbstractCohort):
 
     @override
     def __call__(self, key: Array, round_: Array, parties: int) -> tuple[Array, Array | None]:
-        there = jnp.asarray(self.available, bool)
-        now = there[round_ % there.shape[0]]
-        return _largest(key, jnp.where(now, 0.0, -jnp.inf), self.size)
+        available = jnp.asarray(self.available, bool)
+        is_available = available[round_ % available.shape[0]]
+        return _gumbel_top_k(key, jnp.where(is_available, 0.0, -jnp.inf), self.size)
 
     @override
     def check(self, parties: int) -> None:
@@ -103,12 +108,15 @@ class Trace(AbstractCohort):
         shape = jnp.shape(self.available)
         require(
             len(shape) == 2 and shape[0] > 0 and shape[1] == parties, "Trace.available",
-            f"shape {shape}", f"(rounds, {parties}): a row a round, a column a party",
+            f"shape {shape}", f"(rounds, {parties}), one row per round and one column per party",
         )  # fmt: skip
 
 
-def _largest(key: Array, logits: Array, size: int) -> tuple[Array, Array]:
-    """Gumbel's trick: the ``size`` largest of logits + noise are a draw without replacement."""
+def _gumbel_top_k(key: Array, logits: Array, size: int) -> tuple[Array, Array]:
+    """Draw ``size`` indices without replacement: the largest of logits + Gumbel noise.
+
+    The second result is False for indices of probability 0.
+    """
     noisy, chosen = jax.lax.top_k(logits + jax.random.gumbel(key, logits.shape), size)
     return chosen.astype(jnp.int32), noisy > -jnp.inf
 
@@ -120,25 +128,25 @@ def _require_size(size: int, parties: int) -> None:
     )  # fmt: skip
 
 
-def fewer_units(key: Array, asked: Array) -> Array:
-    """From 1 to one less than asked for, each as likely; 1 where 1 is asked for."""
-    return jax.random.randint(key, asked.shape, 1, jnp.maximum(asked, 2))
+def fewer_units(key: Array, units: Array) -> Array:
+    """Return 1, ..., or ``units`` − 1, drawn uniformly; 1 if ``units`` is 1."""
+    return jax.random.randint(key, units.shape, 1, jnp.maximum(units, 2))
 
 
 @final
 @settings
 class Stragglers:
-    """Parties of a cohort that do less than they should.
+    """Parties of a cohort that do less local work than they should.
 
     Args:
-        share: Of the cohort; exactly round(share · K) of it in every round.
-        drop: Whether the server goes on without their replies, as FedAvg does in FedProx's comparison,
-            or takes what they have done.
-        units: Of the E_k units of work (epochs, or steps where work is given in steps) that each party
-            should do, ``units(key, asked)`` says how many a straggler does. By default 1, ..., or
-            E_k − 1, each as likely.
+        share: The share of stragglers in the cohort; every round has exactly round(share · K) of them.
+        drop: Whether the server drops their replies, as FedAvg does in FedProx's comparison, or
+            aggregates the work that they have done.
+        units: ``units(key, planned)`` returns how many units of work (epochs, or steps if work is given
+            in steps) a straggler does of those that are planned. The default draws uniformly from 1,
+            ..., planned − 1.
 
-    Reference: Li et al., "Federated optimization in heterogeneous networks", 2020, section 5.2.
+    Paper: Li et al., "Federated optimization in heterogeneous networks", 2020, section 5.2.
     """
 
     share: float = static_field(default=0.9)
@@ -150,31 +158,41 @@ class Stragglers:
 
 
 class Effort(NamedTuple):
-    """How long parties work: E_k = ``units`` · ``unit``."""
+    """The local work of each party: E_k = ``units`` · ``steps_per_unit``."""
 
     units: Any
-    """(N,): epochs, or steps."""
-    unit: Any
-    """(N,): the steps that one takes."""
+    """(N,): the number of epochs, or of steps if work is given in steps."""
+    steps_per_unit: Any
+    """(N,): the number of steps in one unit."""
 
     def __call__(
         self, key: Array, cohort: Array, stragglers: Stragglers | None
     ) -> tuple[Array, Array | None]:
-        """(K,): E_k; and whose reply arrives in time."""
-        units, unit = self.units[cohort], self.unit[cohort]
+        """Return E_k, (K,), and a mask of the parties whose replies arrive in time (None: all)."""
+        units, steps_per_unit = self.units[cohort], self.steps_per_unit[cohort]
         if stragglers is None:
-            return units * unit, None
-        slot = jax.random.permutation(key, len(cohort))
-        late = slot < round(stragglers.share * len(cohort))
+            return units * steps_per_unit, None
+        order = jax.random.permutation(key, len(cohort))
+        is_late = order < round(stragglers.share * len(cohort))
         done = stragglers.units(jax.random.fold_in(key, 1), units)
-        units = jnp.where(late, jnp.minimum(done, units), units)
-        return units * unit, ~late if stragglers.drop else None
+        units = jnp.where(is_late, jnp.minimum(done, units), units)
+        return units * steps_per_unit, ~is_late if stragglers.drop else None
 
 
-def cohort_of(given: Any, parties: int) -> AbstractCohort:
-    """A cohort from what a person gives: a number, None for everyone, or a cohort."""
-    cohort: AbstractCohort = (
-        given if isinstance(given, AbstractCohort) else Uniform(parties if given is None else given)
+def make_cohort(cohort: Any, parties: int) -> AbstractCohort:
+    """Return the ``cohort`` argument of ``simulate`` as an ``AbstractCohort``.
+
+    Args:
+        cohort: A number of parties, None for all parties, or an ``AbstractCohort``.
+        parties: N.
+
+    Raises:
+        SettingError: The cohort does not fit the federation.
+    """
+    rule: AbstractCohort = (
+        cohort
+        if isinstance(cohort, AbstractCohort)
+        else Uniform(parties if cohort is None else cohort)
     )
-    cohort.check(parties)
-    return cohort
+    rule.check(parties)
+    return rule

@@ -1,4 +1,4 @@
-"""From what a person asks for to what the engine takes."""
+"""``set_up``: check the arguments of ``simulate`` and turn them into the engine's inputs."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -17,46 +17,46 @@ from fedplus.data.split import put_on_device
 from fedplus.models import Model, ravel
 from fedplus.simulation.cpu_devices import (
     create_cpu_devices,
-    devices_for,
-    init_on_all,
+    init_on_all_cores,
+    make_cpu_mesh,
     share_read_only,
 )
-from fedplus.simulation.engine import EACH, Data, Inputs, Lane, Plan, Rows
+from fedplus.simulation.engine import EACH_BY_NAME, Data, Inputs, Lane, Plan, SampleRanges
 from fedplus.simulation.faults import fault_mask, require_faults
 from fedplus.simulation.mesh import replicate, require_mesh, shard_rows
 from fedplus.simulation.minibatches import steps_per_epoch
-from fedplus.simulation.schedule import Effort, Stragglers, cohort_of
-from fedplus.simulation.validate import require_fit, require_kinds
+from fedplus.simulation.schedule import Effort, Stragglers, make_cohort
+from fedplus.simulation.validate import require_fit, require_types
 from fedplus.work import first_model
 
-LARGE = 5_000
-"""Parameters from which on one party at a time is faster on a CPU (``benchmarks/ours.py --each``)."""
-PAGE = 2048
-"""Rows in memory at a time, where the others are in a store; more if a cohort is larger."""
-UNEVEN = 2.0
-"""How many times the mean E_k the largest may be before the others should not wait for it."""
+LARGE_MODEL = 5_000
+"""Parameters from which one party at a time is faster on a CPU (``benchmarks/ours.py --each``)."""
+PAGE_ROWS = 2048
+"""Rows in memory if the parties' models are in a store; more if a cohort is larger."""
+MAX_IMBALANCE = 2.0
+"""The largest ratio of the longest to the mean E_k at which the other parties wait for the longest."""
 
 
 class Setup(NamedTuple):
-    """All that a run is made of."""
+    """A run that is ready to start."""
 
     plan: Plan
     inputs: Inputs
     lane: Lane
+    """The lane, or all lanes stacked if ``plan.has_lanes``."""
     state: Any
+    """The initial state, stacked likewise."""
     runs: tuple[tuple[AbstractAlgorithm[Any], int], ...]
     """Method and seed of each lane."""
     federation: Federation
 
-    def split(self, state: Any) -> list[tuple[AbstractAlgorithm[Any], Any]]:
-        """Method and state of each lane."""
-        return [(algorithm, one) for algorithm, _, one in self.finished(state)]
-
-    def finished(self, state: Any) -> Iterator[tuple[AbstractAlgorithm[Any], int, Any]]:
-        """Method, seed and state of each lane."""
+    def iter_lanes(self, state: Any) -> Iterator[tuple[AbstractAlgorithm[Any], int, Any]]:
+        """Yield method, seed and state of each lane."""
         for i, (algorithm, seed) in enumerate(self.runs):
-            one = jax.tree.map(lambda leaf, i=i: leaf[i], state) if self.plan.lanes else state
-            yield algorithm, seed, one
+            lane_state = state
+            if self.plan.has_lanes:
+                lane_state = jax.tree.map(lambda leaf, i=i: leaf[i], state)
+            yield algorithm, seed, lane_state
 
 
 def set_up(
@@ -65,207 +65,225 @@ def set_up(
     batch_size: int = 20, weights: Any = None, stragglers: Stragglers | None = None,
     faults: Any = (), each: Literal["auto", "vmap", "map"] = "auto",
     mesh: Mesh | None = None, cores: int | Literal["auto"] = "auto", paged: bool = False,
-    keep: bool = False,
+    keep_all_models: bool = False,
 ) -> Setup:  # fmt: skip
-    """Check everything, and bring the data to the device.
+    """Check all arguments, choose how the program runs, and put the data on the device.
 
-    ``keep``: hold every party's own model, even if the method never looks at it again.
+    Every method runs with every seed; the methods must differ in numbers only. With ``paged`` the
+    parties' models are in a store, and the state has one page of rows. With ``keep_all_models`` the
+    state has every party's own model even if the method is stateless. The other arguments are those of
+    ``simulate``.
+
+    Raises:
+        SettingError: An argument is invalid or does not fit the others.
     """
     create_cpu_devices()
-    require(len(algorithms) > 0 and len(seeds) > 0, "sweep", "none", "a method and a seed at least")
+    require(
+        len(algorithms) > 0 and len(seeds) > 0, "sweep", "none",
+        "called with at least one method and one seed",
+    )  # fmt: skip
     for algorithm in algorithms:
-        require_kinds(algorithm, federation, model)
+        require_types(algorithm, federation, model)
     require_integer("rounds", rounds)
     require_integer("batch_size", batch_size)
-    require(each in ("auto", *EACH), "each", repr(each), '"auto", "vmap" or "map"')
+    require(each in ("auto", *EACH_BY_NAME), "each", repr(each), '"auto", "vmap" or "map"')
     require_mesh(mesh)
     require(
         mesh is None or each in ("auto", "vmap"), "each", repr(each), '"vmap" with a mesh',
-        "Devices work on their parties side by side.",
+        "The devices of a mesh train their parties in parallel.",
     )  # fmt: skip
     require_fit(federation, model)
     n = federation.parties
-    who = cohort_of(cohort, n)
-    alone = cores in ("auto", 1)
+    cohort_rule = make_cohort(cohort, n)
+    is_core_count_default = cores in ("auto", 1)
     require(
-        mesh is None or alone, "cores", cores, '"auto" with a mesh, which shares the work itself'
-    )
+        mesh is None or is_core_count_default, "cores", cores,
+        '"auto" with a mesh, which shares the work itself',
+    )  # fmt: skip
     if paged:
-        _require_pageable(algorithms, seeds, one_device=mesh is None and alone)
-    effort = _effort(steps, epochs, federation.train.size, batch_size)
-    steps_of = _total(effort)
-    same = int(steps_of[0]) if stragglers is None and np.ptp(steps_of) == 0 else None
+        _require_pageable(algorithms, seeds, one_device=mesh is None and is_core_count_default)
+    effort = _make_effort(steps, epochs, federation.train.size, batch_size)
+    steps_of_party = _total_steps(effort)
+    has_equal_steps = stragglers is None and np.ptp(steps_of_party) == 0
     runs = tuple((algorithm, int(seed)) for algorithm in algorithms for seed in seeds)
-    lanes = [_lane(algorithm, seed, model) for algorithm, seed in runs]
-    rows = rows_per_page(who.size, n) if paged else n
-    stateless = all(algorithm.is_stateless() for algorithm in algorithms)
-    if stateless and who.size < n and not (keep or paged or mesh):
-        rows = who.size
-    train = federation.train
-    shared = None if mesh or paged else devices_for(cores, who.size)
-    how: Any = "vmap" if mesh else _chosen(each, lanes[0].w_first.size, effort)
+    lanes = [_make_lane(algorithm, seed, model) for algorithm, seed in runs]
+    rows = rows_per_page(cohort_rule.size, n) if paged else n
+    is_stateless = all(algorithm.is_stateless() for algorithm in algorithms)
+    if is_stateless and cohort_rule.size < n and not (keep_all_models or paged or mesh):
+        rows = cohort_rule.size
+    cpu_mesh = None if mesh or paged else make_cpu_mesh(cores, cohort_rule.size)
     plan = Plan(
         model=model,
         parties=n,
-        rows=rows,
+        state_rows=rows,
         batch_size=int(batch_size),
-        steps=same,
-        most=None if _waits(effort) else int(steps_of.max()),
+        steps=int(steps_of_party[0]) if has_equal_steps else None,
+        max_steps=None if _is_uneven(effort) else int(steps_of_party.max()),
         stragglers=stragglers,
         faults=require_faults(faults, n),
-        each=how,
+        each="vmap" if mesh else _choose_each(each, lanes[0].w_first.size, effort),
         mesh=mesh,
-        cores=shared,
-        lanes=len(runs) > 1,
+        cores=cpu_mesh,
+        has_lanes=len(runs) > 1,
     )
-    data, held = _samples(federation, compares=algorithms[0].compares)
+    data, validation = _put_samples(federation, algorithms[0].needs_validation)
     inputs = Inputs(
         data,
         jax.device_put(effort),
-        who,
-        _weights(weights, train.size),
-        held=held,
-        bad=fault_mask(plan.faults, n),
+        cohort_rule,
+        _make_weights(weights, federation.train.size),
+        validation=validation,
+        fault_mask=fault_mask(plan.faults, n),
     )
-    lane = _stacked(lanes) if plan.lanes else lanes[0]
-    plain = weights is None and not (plan.faults or mesh or paged or plan.lanes)
-    remembers = plain and isinstance(algorithms[0], FedPlus)
-    begin: dict[str, Any] = {"rows": rows, "cohort": who.size if remembers else None}
-    if shared is not None:
-        state, read = _begun(lanes, **begin, cores=shared), share_read_only(shared, inputs)
+    lane = _stack(lanes) if plan.has_lanes else lanes[0]
+    is_plain = weights is None and not (plan.faults or mesh or paged or plan.has_lanes)
+    has_memory = is_plain and isinstance(algorithms[0], FedPlus)
+    shape: dict[str, Any] = {"rows": rows, "cohort": cohort_rule.size if has_memory else None}
+    if cpu_mesh is not None:
+        state = _init_state_on_cores(lanes, **shape, cores=cpu_mesh)
+        inputs = share_read_only(cpu_mesh, inputs)
     elif mesh is not None:
-        state = shard_rows(mesh, runs[0][0], _first_state(lanes, **begin), plan.lanes)
-        read = replicate(mesh, inputs)
-    else:  # Where the data is, as the program will leave it: else it compiles twice.
-        state = jax.device_put(_first_state(lanes, **begin), inputs.data.x.sharding)
-        read = inputs
-    return Setup(plan, read, replicate(mesh or shared, lane), state, runs, federation)
+        state = shard_rows(mesh, runs[0][0], _init_state(lanes, **shape), plan.has_lanes)
+        inputs = replicate(mesh, inputs)
+    else:  # With the sharding that the program's result has; otherwise it compiles twice.
+        state = jax.device_put(_init_state(lanes, **shape), inputs.data.x.sharding)
+    return Setup(plan, inputs, replicate(mesh or cpu_mesh, lane), state, runs, federation)
 
 
-def _first_state(lanes: Sequence[Lane], rows: int, cohort: int | None) -> Any:
-    """Start from a copy of the model, since the program takes the state's memory over."""
+def _init_state(lanes: Sequence[Lane], rows: int, cohort: int | None) -> Any:
+    """Return the initial state of all lanes; ``cohort`` is None if the aggregator needs no memory.
 
-    def of(lane: Lane) -> Any:
+    The state starts from a copy of the model, because the program overwrites the state.
+    """
+
+    def init(lane: Lane) -> Any:
         w_first = jnp.array(lane.w_first, copy=True)
         if cohort is None:
             return lane.algorithm.init(w_first, rows)
         assert isinstance(lane.algorithm, FedPlus)
         return lane.algorithm.init(w_first, rows, cohort)
 
-    states = [of(lane) for lane in lanes]
-    return _stacked(states) if len(lanes) > 1 else states[0]
+    states = [init(lane) for lane in lanes]
+    return _stack(states) if len(lanes) > 1 else states[0]
 
 
 @partial(jax.jit, static_argnames=("rows", "cohort", "cores"))
-def _begun(lanes: Sequence[Lane], rows: int, cohort: int | None, cores: Mesh) -> Any:
-    """Let every core make the state for itself: handed to them, it would be in memory once more."""
-    return init_on_all(cores, partial(_first_state, lanes, rows, cohort))
+def _init_state_on_cores(lanes: Sequence[Lane], rows: int, cohort: int | None, cores: Mesh) -> Any:
+    """Let every core make the state for itself, which avoids a further copy in memory."""
+    return init_on_all_cores(cores, partial(_init_state, lanes, rows, cohort))
 
 
-def _samples(federation: Federation, compares: bool) -> tuple[Data, Rows | None]:
-    """The training samples; where a method compares on them, the validation samples behind them."""
-    train, held = federation.train, federation.validation
-    if not compares:
+def _put_samples(
+    federation: Federation, needs_validation: bool
+) -> tuple[Data, SampleRanges | None]:
+    """Put the training samples on the device, followed by validation samples if they are needed."""
+    train, validation = federation.train, federation.validation
+    if not needs_validation:
         return Data(*(put_on_device(part) for part in train)), None
     require(
-        held is not None, "federation", "no validation samples",
+        validation is not None, "federation", "no validation samples",
         "one with validation samples, on which this method compares models",
         "Set validation_share=0.2.",
     )  # fmt: skip
-    assert held is not None
-    both = [np.concatenate(pair) for pair in zip(train[:2], held[:2], strict=True)]
-    rows = Rows(put_on_device(held.start + np.int32(len(train.x))), put_on_device(held.size))
-    return Data(*(put_on_device(part) for part in (*both, train.start, train.size))), rows
+    assert validation is not None
+    both = [np.concatenate(pair) for pair in zip(train[:2], validation[:2], strict=True)]
+    start = validation.start + np.int32(len(train.x))
+    ranges = SampleRanges(put_on_device(start), put_on_device(validation.size))
+    return Data(*(put_on_device(part) for part in (*both, train.start, train.size))), ranges
 
 
 def rows_per_page(cohort: int, parties: int) -> int:
-    """Rows that are in memory at a time, where the others are in a store."""
-    return min(parties, max(cohort, PAGE))
+    """Return the number of rows in memory if the parties' models are in a store."""
+    return min(parties, max(cohort, PAGE_ROWS))
 
 
 def _require_pageable(algorithms: Sequence[Any], seeds: Sequence[int], one_device: bool) -> None:
     method = algorithms[0]
     require(
         getattr(method, "over", None) == "active", "store", f"{type(method).__name__} over all parties",
-        'used with a method that aggregates the active parties alone (over="active")',
-        "Aggregating all of them would read the whole file every round.",
+        'used with a method that aggregates the active parties only (over="active")',
+        "Aggregating all parties would read the whole file every round.",
     )  # fmt: skip
-    one = len(algorithms) == len(seeds) == 1 and one_device
-    require(one, "store", "several runs or devices", "used for one run on one device at a time")
+    is_single = len(algorithms) == len(seeds) == 1 and one_device
+    require(is_single, "store", "several runs or devices", "used for one run on one device")
 
 
-def _lane(algorithm: AbstractAlgorithm[Any], seed: int, model: Model) -> Lane:
-    for_rounds, w_first = _first_model(model, jax.random.key(seed))
-    return Lane(algorithm, for_rounds, first_model(w_first, parties=1))
+def _make_lane(algorithm: AbstractAlgorithm[Any], seed: int, model: Model) -> Lane:
+    round_key, w_first = _init_model(model, jax.random.key(seed))
+    return Lane(algorithm, round_key, first_model(w_first, parties=1))
 
 
 @partial(jax.jit, static_argnames="model")
-def _first_model(model: Model, key: Array) -> tuple[Array, Vector]:
-    """The key for the rounds, and the model to begin with; one program rather than one an operation."""
-    for_init, for_rounds = jax.random.split(key)
-    return for_rounds, ravel(model.init(for_init)).w
+def _init_model(model: Model, key: Array) -> tuple[Array, Vector]:
+    """Return the key for the rounds and the initial model, computed in one program."""
+    init_key, round_key = jax.random.split(key)
+    return round_key, ravel(model.init(init_key)).w
 
 
-def _stacked(trees: Sequence[Any]) -> Any:
+def _stack(trees: Sequence[Any]) -> Any:
+    """Return one pytree with an additional leading axis for the lanes."""
     structures = {str(jax.tree.structure(tree)) for tree in trees}
     if len(structures) > 1:
         raise SettingError(
-            "The methods of one sweep must differ in numbers alone (δ, σ, η), got methods of different "
+            "The methods of one sweep must differ in numbers only (δ, σ, η), got methods of different "
             "kinds. Call sweep once for each kind."
         )
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def _effort(steps: Any, epochs: Any, size: Host, batch_size: int) -> Effort:
+def _make_effort(steps: Any, epochs: Any, size: Host, batch_size: int) -> Effort:
+    """Return the local work of each party, from ``steps`` or ``epochs``."""
     n = len(size)
     require(
         (steps is None) != (epochs is None), "steps and epochs", f"{steps} and {epochs}",
-        "one of them given", "How long does a party work in a round?",
+        "given one without the other", "It says how long a party trains in a round.",
     )  # fmt: skip
-    name, given = ("steps", steps) if epochs is None else ("epochs", epochs)
-    require_number(given, name, above=0)
-    units = np.asarray(given)
+    name, value = ("steps", steps) if epochs is None else ("epochs", epochs)
+    require_number(value, name, above=0)
+    units = np.asarray(value)
     require(
         units.shape in ((), (n,)),
         name,
         f"shape {units.shape}",
-        f"one number, or ({n},), one a party",
+        f"one number, or ({n},), one number per party",
     )
     units = np.broadcast_to(units, (n,))
     if epochs is None:
-        require(bool(np.all(units == np.round(units))), "steps", given, "whole numbers")
+        require(bool(np.all(units == np.round(units))), "steps", value, "whole numbers")
         return Effort(units.astype(np.int32), np.ones(n, np.int32))
     if np.all(units == np.round(units)):
         return Effort(units.astype(np.int32), steps_per_epoch(size, batch_size))
     return Effort(np.ones(n, np.int32), np.ceil(units * size / batch_size).astype(np.int32))
 
 
-def _total(effort: Effort) -> Host:
-    """(N,): E_k, in steps."""
-    total: Host = np.asarray(effort.units) * np.asarray(effort.unit)
+def _total_steps(effort: Effort) -> Host:
+    """Return E_k, (N,)."""
+    total: Host = np.asarray(effort.units) * np.asarray(effort.steps_per_unit)
     return total
 
 
-def _waits(effort: Effort) -> bool:
-    """Whether most parties would wait long for the one with the most steps."""
-    total = _total(effort)
-    return bool(total.max() > UNEVEN * total.mean())
+def _is_uneven(effort: Effort) -> bool:
+    """Return whether most parties would wait long for the one with the most steps."""
+    total = _total_steps(effort)
+    return bool(total.max() > MAX_IMBALANCE * total.mean())
 
 
-def _weights(given: Any, size: Host) -> Array | None:
-    if given is None:
+def _make_weights(weights: Any, size: Host) -> Array | None:
+    """Return the ``weights`` argument of ``simulate`` as an array (N,), or None for equal weights."""
+    if weights is None:
         return None
-    if isinstance(given, str):
-        require(given == "size", "weights", repr(given), '"size", None or one number a party')
-        given = size / size.mean()
-    require_number(given, "weights", least=0)
-    shape = np.shape(given)
-    require(shape == size.shape, "weights", f"shape {shape}", f"{size.shape}, one a party")
-    return jnp.asarray(given, jnp.result_type(float))
+    if isinstance(weights, str):
+        require(weights == "size", "weights", repr(weights), '"size", None or one number per party')
+        weights = size / size.mean()
+    require_number(weights, "weights", least=0)
+    shape = np.shape(weights)
+    require(shape == size.shape, "weights", f"shape {shape}", f"{size.shape}, one per party")
+    return jnp.asarray(weights, jnp.result_type(float))
 
 
-def _chosen(each: str, parameters: int, effort: Effort) -> Any:
+def _choose_each(each: Literal["auto", "vmap", "map"], parameters: int, effort: Effort) -> Any:
+    """Return how to map over the cohort: sequentially on a CPU for large models or uneven work."""
     if each != "auto":
         return each
     on_cpu = jax.default_backend() == "cpu"
-    return "map" if on_cpu and (parameters > LARGE or _waits(effort)) else "vmap"
+    return "map" if on_cpu and (parameters > LARGE_MODEL or _is_uneven(effort)) else "vmap"

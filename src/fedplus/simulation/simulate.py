@@ -1,4 +1,7 @@
-"""``simulate``: a method, a federation and a model, for some rounds."""
+"""``simulate`` and ``sweep``: train a method on a federation for some rounds.
+
+To resume a stopped run, repeat the call with the same ``checkpoint`` folder and ``resume=True``.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,28 +18,28 @@ from fedplus.algorithm import AbstractAlgorithm
 from fedplus.check import require, require_integer
 from fedplus.data.federation import Federation
 from fedplus.models import Model
-from fedplus.simulation.checkpointing import Checkpointing
+from fedplus.simulation.checkpointing import Checkpointer
 from fedplus.simulation.cpu_devices import first_replica, without_memory
-from fedplus.simulation.engine import CAPACITY, run_rounds
+from fedplus.simulation.engine import MAX_ROUNDS_PER_CALL, run_rounds
 from fedplus.simulation.evaluated_models import EvaluatedModels
 from fedplus.simulation.faults import Fault
 from fedplus.simulation.interrupt import catch_interrupt
-from fedplus.simulation.memory import memory_of_compiled, run_and_trim
+from fedplus.simulation.memory import compile_and_trim, trim_if_slow
 from fedplus.simulation.mesh import to_host
 from fedplus.simulation.paging import open_paging
-from fedplus.simulation.progress import progress as shown
+from fedplus.simulation.progress import progress_bar
 from fedplus.simulation.recorder import NewEvaluation, Recorder, require_objective
 from fedplus.simulation.round_statistics import RoundStatistics
 from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers
 from fedplus.simulation.setup import Setup, set_up
 
-PAUSE = 0.5
-"""Seconds that the program runs, more or less, before it lets Python look up."""
+SECONDS_PER_CALL = 0.5
+"""The program returns to Python after about this time, for the progress bar and for Ctrl-C."""
 
 
 class DivergedError(RuntimeError):
-    """A party's model went to NaN or Inf."""
+    """A party's model became NaN or Inf."""
 
 
 def simulate(
@@ -66,47 +69,55 @@ def simulate(
     progress: bool | str | None = None,
     observe: Callable[[NewEvaluation], None] | None = None,
 ) -> Run:
-    """Train, and return the run: the models, figures of every round, evaluations.
+    """Train a method on a federation.
 
     Args:
         algorithm: A method, e.g. ``presets.fedgeomed_plus(eta=0.02, sigma=1.0, delta=0.1)``.
         federation: The parties' data.
-        model: What they train.
+        model: The model that the parties train.
         rounds: T.
-        cohort: How many parties take part in a round, drawn uniformly; or ``Weighted``, ``Trace``.
-            None: all.
-        steps: E_k, minibatches a round: one number, or one a party.
-        epochs: The same, in passes through a party's samples. Give one of the two.
+        cohort: The number of parties in a round, drawn uniformly, or a rule such as ``Weighted`` or
+            ``Trace``. None: all parties.
+        steps: E_k, the number of minibatches in a round: one number, or one per party.
+        epochs: The same in passes through a party's samples. Give either ``steps`` or ``epochs``.
         batch_size: B.
-        seed: Of everything random: same seed, same result.
-        weights: Of the parties in the aggregate: "size" for their numbers of samples, or (N,).
-        stragglers: Parties that do less than they should.
+        seed: The seed of all random numbers; the same seed gives the same result.
+        weights: The parties' weights in the aggregate, (N,), or "size" for their numbers of samples.
+            None: equal weights.
+        stragglers: Parties that do less local work than they should.
         faults: Parties that send wrong models.
-        evaluate_every: So many rounds; by default there are 20 evaluations. The last round always is.
-        path: Judge also (1 − λ) w_k + λ w̃ for these λ (the paper's Figure 3).
-        objective: Record also F_σ over all training samples.
-        each: Parties of a cohort all at once ("vmap") or one after the other ("map").
-        mesh: Devices that share the work, on one machine or (``jax.distributed``) on several.
-        cores: How many of a CPU's cores share the parties of a round; "auto": all of them, if JAX has
-            computed nothing before. With another number results differ by rounding.
-        store: A folder to keep the parties' models in where they outgrow memory; for methods that
-            aggregate the active parties alone (``over="active"``).
-        checkpoint: A folder to keep checkpoints in.
-        checkpoint_every: So many rounds; by default about once a minute.
-        resume: Go on from the newest checkpoint in that folder, if there is one.
-        progress: Show a progress bar; None: on a terminal; a text: on a terminal, with this text.
-        observe: Called with what is new after every evaluation; of a run that goes on from a
-            checkpoint, first with the evaluations that it holds.
+        evaluate_every: The number of rounds between two evaluations; by default there are 20
+            evaluations. The last round is always evaluated.
+        path: Values λ for which (1 − λ) w_k + λ w̃ is evaluated, too (the paper's Figure 3).
+        objective: Whether to record F_σ over all training samples, too.
+        each: Train the parties of a cohort in parallel ("vmap") or sequentially ("map").
+        mesh: Devices that share the work, on one machine or (with ``jax.distributed``) on several.
+        cores: The number of CPU cores that share the parties of a round. "auto": all cores, if JAX is
+            not initialised yet. The number changes results by rounding errors only.
+        store: A folder for the parties' models if they do not fit into memory; for methods that
+            aggregate the active parties only (``over="active"``).
+        checkpoint: A folder for checkpoints.
+        checkpoint_every: The number of rounds between two checkpoints; by default there is about one a
+            minute.
+        resume: Whether to continue from the newest checkpoint in that folder, if there is one. The
+            settings must be the same as before; only ``rounds`` may be larger.
+        progress: Whether to show a progress bar. None: on a terminal; a text: on a terminal, with this
+            label.
+        observe: A function that is called with every new evaluation. A resumed run calls it first with
+            the evaluations that the checkpoint holds.
+
+    Returns:
+        The models, the statistics of every round and the evaluations.
 
     Raises:
-        SettingError: Something does not fit; nothing has been trained.
-        DivergedError: A party's model went to NaN or Inf; the last good checkpoint is kept.
+        SettingError: An argument is invalid; nothing has been trained.
+        DivergedError: A party's model became NaN or Inf; the last good checkpoint is kept.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     for name in ("algorithm", "seed", "observe"):
-        del given[name]
-    one = None if observe is None else lambda lane, evaluated: observe(evaluated)
-    (run,) = sweep([algorithm], seeds=[seed], observe=one, **given)
+        del arguments[name]
+    observe_lane = None if observe is None else lambda lane, evaluation: observe(evaluation)
+    (run,) = sweep([algorithm], seeds=[seed], observe=observe_lane, **arguments)
     return run
 
 
@@ -119,12 +130,19 @@ def sweep(
     store: str | Path | None = None, diverged: Literal["raise", "count"] = "raise",
     observe: Callable[[int, NewEvaluation], None] | None = None, **settings: Any,
 ) -> list[Run]:  # fmt: skip
-    """Several runs as one program: every method with every seed, in that order.
+    """Train every method with every seed, all in one program.
 
-    The methods must differ in numbers alone (δ, σ, η): the same preset with other settings. With
-    ``diverged="count"`` a run in which a party's model went to NaN or Inf goes on without that party's
-    steps, and ``figures["diverged"]`` tells. ``observe`` gets the number of the run, too. All other
-    arguments are those of ``simulate``.
+    The methods must differ in numbers only (δ, σ, η): one preset with several settings. If a party's
+    model becomes NaN or Inf, ``diverged="raise"`` raises a ``DivergedError``, and ``diverged="count"``
+    counts it in ``figures["diverged"]`` and continues without that party's steps. ``observe`` is called
+    with the index of the run and the new evaluation. The other arguments are those of ``simulate``.
+
+    Returns:
+        One run per method and seed: all seeds of the first method, then those of the second, ...
+
+    Raises:
+        SettingError: An argument is invalid; nothing has been trained.
+        DivergedError: A party's model became NaN or Inf, and ``diverged`` is "raise".
     """
     setup = set_up(
         algorithms,
@@ -133,84 +151,89 @@ def sweep(
         rounds=rounds,
         seeds=seeds,
         paged=store is not None,
-        keep=bool(path) or objective,
+        keep_all_models=bool(path) or objective,
         **settings,
     )
-    pages = None if store is None else open_paging(setup, Path(store), resume)
+    paging = None if store is None else open_paging(setup, Path(store), resume)
     if evaluate_every is not None:
         require_integer("evaluate_every", evaluate_every)
     every = evaluate_every or max(1, rounds // 20)
     if objective:
         require_objective(algorithms, stored=store is not None)
-    judged = EvaluatedModels(setup)
-    book = Recorder(federation, model, path, objective, judged, setup.plan.mesh)
+    evaluated_models = EvaluatedModels(setup)
+    recorder = Recorder(federation, model, path, objective, evaluated_models, setup.plan.mesh)
     recorded = {"path": [float(lam) for lam in path], "objective": bool(objective)}
-    keeper = Checkpointing.of(checkpoint, checkpoint_every, setup, recorded, pages)
-    t, state = keeper.begin(setup.state, book, resume)
-    require(t <= rounds, "rounds", rounds, f"at least {t}, the rounds that the checkpoint has done")
-    lanes: Sequence[int | None] = range(len(setup.runs)) if setup.plan.lanes else [None]
+    checkpointer = Checkpointer.create(checkpoint, checkpoint_every, setup, recorded, paging)
+    t, state = checkpointer.restore_or_start(setup.state, recorder, resume)
+    require(t <= rounds, "rounds", rounds, f"at least {t}, the completed rounds of the checkpoint")
+    lanes: Sequence[int | None] = range(len(setup.runs)) if setup.plan.has_lanes else [None]
     if observe is not None:
         for lane in lanes:
-            for one in book.earlier(lane):
-                observe(lane or 0, one)
-    said, budget = "", 1
-    with shown(rounds, t, progress) as show, catch_interrupt() as interrupt:
-        if pages is None and t < rounds:
-            state = memory_of_compiled(setup, state, t)
+            for evaluation in recorder.iter_evaluations(lane):
+                observe(lane or 0, evaluation)
+    score_text, rounds_per_call = "", 1
+    with progress_bar(rounds, t, progress) as show, catch_interrupt() as interrupt:
+        if paging is None and t < rounds:
+            state = compile_and_trim(setup, state, t)
         while t < rounds:
-            end = min(rounds, t + budget, (t // every + 1) * every, keeper.next_stop(t))
-            end = end if pages is None else min(end, t + pages.most_rounds)
-            begun = time.perf_counter()
-            if pages is None:
-                state, told = run_rounds(
+            next_evaluation = (t // every + 1) * every
+            end = min(rounds, t + rounds_per_call, next_evaluation, checkpointer.next_stop(t))
+            end = end if paging is None else min(end, t + paging.max_rounds)
+            begin_time = time.perf_counter()
+            if paging is None:
+                state, log = run_rounds(
                     setup.plan, setup.inputs, setup.lane, state, np.int32(t), np.int32(end)
                 )
             else:
-                state, told = pages.play(state, t, end)
-            figures: RoundStatistics = to_host(told).read(end - t)
+                state, log = paging.run_rounds(state, t, end)
+            statistics: RoundStatistics = to_host(log).read(end - t)
             if diverged == "raise":
-                _require_finite(figures, t, setup, keeper.saved)
-            rate = (end - t) / (time.perf_counter() - begun)
-            budget = int(np.clip(rate * PAUSE, 1, min(CAPACITY, 2 * budget + 1)))
-            book.add_figures(figures)
+                _require_finite(statistics, t, setup, checkpointer.latest)
+            rate = (end - t) / (time.perf_counter() - begin_time)
+            most = min(MAX_ROUNDS_PER_CALL, 2 * rounds_per_call + 1)
+            rounds_per_call = int(np.clip(rate * SECONDS_PER_CALL, 1, most))
+            recorder.add_figures(statistics)
             t = end
             if t % every == 0 or t == rounds:
-                with run_and_trim():
-                    score = book.evaluate(
-                        t, setup.split(first_replica(setup.plan.cores, state)), pages
-                    )
-                said = f"{model.task.score_name} {score.mean():.4g}"
+                with trim_if_slow():
+                    one_state = first_replica(setup.plan.cores, state)
+                    pairs = [(method, own) for method, _, own in setup.iter_lanes(one_state)]
+                    score = recorder.evaluate(t, pairs, paging)
+                score_text = f"{model.task.score_name} {score.mean():.4g}"
                 if observe is not None:
                     for lane in lanes:
-                        observe(lane or 0, book.newest(lane))
-                book.forget_fresh()
-            keeper.offer(t, state, book, last=t == rounds)
-            show(t, said)
-            if interrupt.asked and t < rounds:
-                raise KeyboardInterrupt(keeper.interrupted(t, state, book))
+                        observe(lane or 0, recorder.latest_evaluation(lane))
+                recorder.begin_interval()
+            checkpointer.save_if_due(t, state, recorder, is_last=t == rounds)
+            show(t, score_text)
+            if interrupt.is_requested and t < rounds:
+                raise KeyboardInterrupt(checkpointer.save_interrupted(t, state, recorder))
     state = first_replica(setup.plan.cores, state)
     if setup.plan.mesh is not None:
         state = jax.tree.map(jnp.asarray, to_host(state))
     return [
         Run(
-            algorithm, federation, model, seed, without_memory(one), *book.of_lane(lane), judged,
-            pages,
+            algorithm, federation, model, seed, without_memory(lane_state),
+            *recorder.records_of_lane(lane), evaluated_models, paging,
         )
-        for lane, (algorithm, seed, one) in zip(lanes, setup.finished(state), strict=True)
+        for lane, (algorithm, seed, lane_state) in zip(lanes, setup.iter_lanes(state), strict=True)
     ]  # fmt: skip
 
 
-def _require_finite(figures: RoundStatistics, begin: int, setup: Setup, saved: Path | None) -> None:
-    diverged = np.asarray(figures.diverged)
+def _require_finite(
+    statistics: RoundStatistics, begin: int, setup: Setup, checkpoint: Path | None
+) -> None:
+    """Raise a ``DivergedError`` if a party diverged; ``begin`` is the first round of the statistics."""
+    diverged = np.asarray(statistics.diverged)
     if not diverged.any():
         return
     first = int(diverged.reshape(len(diverged), -1).any(axis=1).argmax())
-    which = np.unique(np.asarray(figures.cohort)[first][diverged[first]])
-    names = [repr(setup.federation.names[k]) for k in which[:5]]
-    told = ", ".join(names) + (", …" if len(which) > 5 else "")
-    kept = f" The last good checkpoint is {saved}." if saved else ""
+    parties = np.unique(np.asarray(statistics.cohort)[first][diverged[first]])
+    names = [repr(setup.federation.names[k]) for k in parties[:5]]
+    listed = ", ".join(names) + (", …" if len(parties) > 5 else "")
+    hint = f" The last good checkpoint is {checkpoint}." if checkpoint else ""
     raise DivergedError(
-        f"In round {begin + first + 1} the models of {len(which)} parties ({told}) went to NaN or Inf. "
-        "A learning rate that is too high for the data does that: try a tenth of eta, or scale the "
-        f"inputs.{kept}"
+        f"In round {begin + first + 1} the models of {len(parties)} parties ({listed}) became NaN or "
+        "Inf. The usual cause is a learning rate that is too high for the data: try a tenth of eta, or "
+        f"scale the inputs.{hint}"
     )

@@ -1,8 +1,8 @@
-"""Parties' models in a file, for federations whose N × d outgrows memory.
+"""``PartyStore``: the parties' models in a file, for federations whose W does not fit into memory.
 
-A file of equal slots, one a trained party; a party that has never trained takes no space. Only the rows
-that some rounds need are in memory. A slot that a checkpoint speaks of is never written over: a newer
-row goes into another slot, so a run that is killed finds every row as its checkpoint left it.
+The file consists of slots of equal size, one per party that has trained; the others take no space. A
+slot that belongs to a checkpoint is never overwritten: a newer row goes into another slot. A run that
+is killed therefore finds every row as its checkpoint left it.
 """
 
 import os
@@ -14,77 +14,84 @@ import numpy as np
 from fedplus._types import Host
 from fedplus.files import PRIVATE, make_folder
 
-ABSENT = -1
+NO_SLOT = -1
 """The slot of a party that has never trained."""
 
 
 class PartyStore:
-    """Rows of several fields, by party.
+    """A file with one row of each field for each party.
 
     Args:
         path: The file.
         parties: N.
-        first: For each field the row that every party begins with.
+        initial_rows: The row of each field that every party begins with.
     """
 
-    def __init__(self, path: Path, parties: int, first: Mapping[str, Host]) -> None:
+    def __init__(self, path: Path, parties: int, initial_rows: Mapping[str, Host]) -> None:
         make_folder(path.parent)
-        self._first = {name: np.ascontiguousarray(row) for name, row in first.items()}
-        self._bytes = sum(row.nbytes for row in self._first.values())
+        self._initial_rows = {name: np.ascontiguousarray(row) for name, row in initial_rows.items()}
+        self._slot_bytes = sum(row.nbytes for row in self._initial_rows.values())
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
-        self._end = os.fstat(self._file).st_size // self._bytes
-        self._free = list(range(self._end))
-        self._kept: list[Host] = []
-        self.slots: Host = np.full(parties, ABSENT, np.int64)
-        """(N,): where each party's row is."""
+        self._slot_count = os.fstat(self._file).st_size // self._slot_bytes
+        self._free_slots = list(range(self._slot_count))
+        self._snapshots: list[Host] = []
+        self.slots: Host = np.full(parties, NO_SLOT, np.int64)
+        """(N,): the slot of each party's row."""
 
     def read(self, parties: Host) -> dict[str, Host]:
-        """Each field's rows of these parties."""
+        """Return the rows of these parties, by field."""
         rows = {
             name: np.empty((len(parties), *row.shape), row.dtype)
-            for name, row in self._first.items()
+            for name, row in self._initial_rows.items()
         }
+        size = self._slot_bytes
         for i, slot in enumerate(self.slots[parties]):
-            content = os.pread(self._file, self._bytes, slot * self._bytes) if slot >= 0 else b""
-            at = 0
-            for name, row in self._first.items():
-                given = np.frombuffer(content, row.dtype, row.size, at) if content else row
-                rows[name][i] = given.reshape(row.shape)
-                at += row.nbytes
+            content = os.pread(self._file, size, slot * size) if slot >= 0 else b""
+            offset = 0
+            for name, initial in self._initial_rows.items():
+                row = initial
+                if content:
+                    row = np.frombuffer(content, initial.dtype, initial.size, offset)
+                rows[name][i] = row.reshape(initial.shape)
+                offset += initial.nbytes
         return rows
 
     def write(self, parties: Host, rows: Mapping[str, Host]) -> None:
-        """New rows of these parties."""
-        kept = set(np.concatenate(self._kept).tolist()) if self._kept else set()
+        """Write new rows of these parties."""
+        protected = set(np.concatenate(self._snapshots).tolist()) if self._snapshots else set()
         for i, party in enumerate(parties):
             slot = int(self.slots[party])
-            if slot == ABSENT or slot in kept:
-                slot = self._new_slot()
+            if slot == NO_SLOT or slot in protected:
+                slot = self._take_free_slot()
                 self.slots[party] = slot
             content = b"".join(
-                np.asarray(rows[name][i], row.dtype).tobytes() for name, row in self._first.items()
+                np.asarray(rows[name][i], row.dtype).tobytes()
+                for name, row in self._initial_rows.items()
             )
-            os.pwrite(self._file, content, slot * self._bytes)
+            os.pwrite(self._file, content, slot * self._slot_bytes)
 
-    def keep(self, most: int) -> Host:
-        """For a checkpoint: everything is on disk, and stays so while it is among the last ``most``."""
+    def snapshot(self, keep: int) -> Host:
+        """Flush the file and return the slots (N,) for a checkpoint.
+
+        The rows of the last ``keep`` snapshots are never overwritten.
+        """
         os.fsync(self._file)
-        self._kept = [*self._kept, self.slots.copy()][-most:]
-        used = np.unique(np.concatenate([*self._kept, self.slots]))
-        self._free = np.setdiff1d(np.arange(self._end), used).tolist()
+        self._snapshots = [*self._snapshots, self.slots.copy()][-keep:]
+        used = np.unique(np.concatenate([*self._snapshots, self.slots]))
+        self._free_slots = np.setdiff1d(np.arange(self._slot_count), used).tolist()
         return self.slots.copy()
 
     def restore(self, slots: Host) -> None:
-        """Go on from a checkpoint."""
+        """Go back to the rows of a snapshot."""
         self.slots = np.array(slots, np.int64)
-        self._kept = [self.slots.copy()]
-        self._free = np.setdiff1d(np.arange(self._end), self.slots).tolist()
+        self._snapshots = [self.slots.copy()]
+        self._free_slots = np.setdiff1d(np.arange(self._slot_count), self.slots).tolist()
 
-    def _new_slot(self) -> int:
-        if self._free:
-            return int(self._free.pop())
-        self._end += 1
-        return self._end - 1
+    def _take_free_slot(self) -> int:
+        if self._free_slots:
+            return int(self._free_slots.pop())
+        self._slot_count += 1
+        return self._slot_count - 1
 
     def __del__(self) -> None:
         if hasattr(self, "_file"):

@@ -1,4 +1,4 @@
-"""What can be known to be wrong before any training."""
+"""Checks before any training: argument types, and whether the model fits the data."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from fedplus.data.split import Split
 from fedplus.models import BINARY, CLASSIFICATION, REGRESSION, Model
 
 
-def require_kinds(algorithm: Any, federation: Any, model: Any) -> None:
-    """Require arguments in the right places."""
+def require_types(algorithm: Any, federation: Any, model: Any) -> None:
+    """Require an algorithm, a federation and a model, in this order."""
     for name, value, kind, advice in (
         ("algorithm", algorithm, AbstractAlgorithm, "E.g. presets.fedavg(eta=0.02)."),
         ("federation", federation, Federation, "Federation.from_arrays([(x, y), ...]) makes one."),
@@ -33,14 +33,15 @@ def require_fit(federation: Federation, model: Model) -> None:
             lambda batch: model.apply(model.init(jax.random.key(0)), batch), batch
         )
     except (TypeError, ValueError) as error:
-        told = str(error).strip().splitlines()[0]
+        reason = str(error).strip().splitlines()[0]
         raise SettingError(
-            f"model {model.name!r} must take inputs of shape {x.shape[1:]}, got an error: {told}"
+            f"model {model.name!r} must take inputs of shape {x.shape[1:]}, got an error: {reason}"
         ) from error
     shape = tuple(getattr(outputs, "shape", ()))
     require(
         len(shape) >= 1 and shape[0] == 2, f"model {model.name!r}",
-        f"outputs of shape {shape} for 2 samples", "a function to outputs (B, ...), a row a sample",
+        f"outputs of shape {shape} for 2 samples",
+        "a function to outputs (B, ...), one row per sample",
     )  # fmt: skip
     for part in ("train", "test", "validation"):
         split = getattr(federation, part)
@@ -49,7 +50,7 @@ def require_fit(federation: Federation, model: Model) -> None:
 
 
 def require_samples(federation: Federation) -> None:
-    """Require that every party has something to learn from and to be judged on."""
+    """Require that every party has at least one training sample and one test sample."""
     for part in ("train", "test"):
         size = getattr(federation, part).size
         empty = [federation.names[k] for k in np.flatnonzero(size < 1)[:5]]
@@ -70,16 +71,16 @@ def _require_labels(
     if task not in (CLASSIFICATION, BINARY):
         return
     classes = outputs[-1] if task == CLASSIFICATION else 2
-    whole = bool(np.issubdtype(y.dtype, np.integer) or np.all(y == np.round(y)))
-    allowed = f"whole numbers from 0 to {classes - 1}, as the model {model.name!r} has it"
+    is_whole = bool(np.issubdtype(y.dtype, np.integer) or np.all(y == np.round(y)))
+    allowed = f"whole numbers from 0 to {classes - 1}, the classes of model {model.name!r}"
     require(
-        whole and y.ndim == 1, f"{part} labels", f"{y.dtype} of shape {y.shape}", allowed,
+        is_whole and y.ndim == 1, f"{part} labels", f"{y.dtype} of shape {y.shape}", allowed,
         "For real-valued labels give the model task=REGRESSION.",
     )  # fmt: skip
     wrong = np.flatnonzero((y < 0) | (y >= classes))
     if wrong.size:
-        who = names[int(np.searchsorted(split.start, wrong[0], side="right")) - 1]
+        party = names[int(np.searchsorted(split.start, wrong[0], side="right")) - 1]
         raise SettingError(
-            f"{part} labels must be {allowed}, got {y[wrong[0]]} at party {who!r}. "
+            f"{part} labels must be {allowed}, got {y[wrong[0]]} at party {party!r}. "
             "Give the model more classes, or number the labels from 0."
         )

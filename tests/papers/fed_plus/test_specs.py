@@ -1,14 +1,20 @@
-"""The specifications say what the paper states; the numbers here are written from its text."""
+"""The specifications state what the paper states; the numbers here are copied from its text."""
 
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
-from papers.fed_plus.judging import first_active
+from papers.fed_plus.evaluation import first_active_rounds
 from papers.fed_plus.results import read_csv
-from papers.fed_plus.sensitivity import OF_DATA
-from papers.fed_plus.specs import names, path_of, published, spec, table2_rows
+from papers.fed_plus.sensitivity import DATA_SWEEPS
+from papers.fed_plus.specs import (
+    load_spec,
+    published_results,
+    published_table2,
+    spec_names,
+    spec_path,
+)
 
 from fedplus.experiments.build import build_method, build_model
 from fedplus.experiments.runner import prepare
@@ -39,49 +45,54 @@ SCHEDULE = ("rounds", "cohort", "steps", "epochs", "batch_size")
 
 
 def test_the_papers_numbers_are_as_printed():
-    assert dict(table2_rows()) == {
+    assert dict(published_table2()) == {
         name: dict(zip(THEIRS, row, strict=True)) for name, row in PRINTED.items()
     }
 
 
-def test_there_is_a_specification_for_every_row():
-    assert names("table2-") == TABLE2
+def test_every_row_of_table_2_has_a_specification():
+    assert spec_names("table2-") == TABLE2
 
 
 @pytest.mark.parametrize("name", TABLE2)
 def test_table_2_is_trained_as_stated(name):
-    one = spec(name)
+    spec = load_spec(name)
     kind = "mnist" if "mnist" in name else "synthetic-regression"
     batch_size, eta, sigma = SETTINGS[kind]
-    train = one.train
+    train = spec.train
     assert (train.rounds, train.cohort, train.steps, train.batch_size) == (500, 10, 20, batch_size)
-    assert len(one.seeds) == 5
-    data = one.data.settings
+    assert len(spec.seeds) == 5
+    data = spec.data.settings
     assert data["test_share"] == 0.5
     assert data["parties"] == (50 if name.endswith("n50") else 10)
     assert data.get("samples") == (60_000 if kind == "mnist" else 100)
-    assert one.model.name == ("logistic" if kind == "mnist" else "linear")
-    asked = {method.name: method.settings for method in one.methods}
-    assert set(THEIRS) | {"local", "fedavg", "fedprox", "rfa", "comed", "ditto"} == set(asked)
-    for method, settings in asked.items():
+    assert spec.model.name == ("logistic" if kind == "mnist" else "linear")
+    settings_by_method = {method.name: method.settings for method in spec.methods}
+    assert set(THEIRS) | {"local", "fedavg", "fedprox", "rfa", "comed", "ditto"} == set(
+        settings_by_method
+    )
+    for method, settings in settings_by_method.items():
         for rate in RATES.get(method, ("eta",)):
             assert settings[rate] == eta, method
         pull = PULLS.get(method, "sigma")
         assert settings.get(pull, sigma) == sigma, method
     for variant in ("fedavg+", "fedgeomed+", "fedcomed+"):
-        assert (asked[variant]["sigma"], asked[variant]["delta"]) == (sigma, 0.1)
+        assert (settings_by_method[variant]["sigma"], settings_by_method[variant]["delta"]) == (
+            sigma,
+            0.1,
+        )
 
 
 @pytest.mark.parametrize("name", TABLE2)
-def test_published_toml_says_the_same_of_the_settings(name):
-    told, one = published()["table2"], spec(name)
-    own = told["mnist" if "mnist" in name else "synthetic-regression"]
-    train = one.train
-    stated = {key: told[key] for key in ("rounds", "cohort", "steps")}
+def test_published_toml_has_the_same_settings(name):
+    published, spec = published_results()["table2"], load_spec(name)
+    own = published["mnist" if "mnist" in name else "synthetic-regression"]
+    train = spec.train
+    stated = {key: published[key] for key in ("rounds", "cohort", "steps")}
     assert stated == {"rounds": train.rounds, "cohort": train.cohort, "steps": train.steps}
     assert own["batch_size"] == train.batch_size
-    (best,) = [method for method in one.methods if method.name == told["best"]]
-    stated = {"eta": own["eta"], "sigma": own["sigma"], "delta": told["delta"], "lam": 0.0}
+    (best,) = [method for method in spec.methods if method.name == published["best"]]
+    stated = {"eta": own["eta"], "sigma": own["sigma"], "delta": published["delta"], "lam": 0.0}
     assert best.settings == stated
 
 
@@ -89,38 +100,40 @@ OF_FILES = ("mnist", "failure", "silos", "sent140", "sensitivity")  # Their data
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in names() if not any(data in name for data in OF_FILES)]
+    "name", [name for name in spec_names() if not any(data in name for data in OF_FILES)]
 )
 def test_specifications_build(name):
     """Data, model and methods fit together."""
     small = {"data.features": 30} if name == "table2-synthetic-regression" else {}
-    ready = prepare(spec(name, small), 0)
+    ready = prepare(load_spec(name, small), 0)
     assert len(ready.methods) == len(ready.spec.methods)
 
 
 @pytest.mark.usefixtures("real_data")
-@pytest.mark.parametrize("name", [*names("silos-"), *names("sensitivity-"), "layers-sent140"])
+@pytest.mark.parametrize(
+    "name", [*spec_names("silos-"), *spec_names("sensitivity-"), "layers-sent140"]
+)
 def test_specifications_of_real_data_build(name):
-    ready = prepare(spec(name), 0)
+    ready = prepare(load_spec(name), 0)
     assert len(ready.methods) == len(ready.spec.methods)
 
 
-@pytest.mark.parametrize("name", [name for name in names("table2-") if "mnist" in name])
+@pytest.mark.parametrize("name", [name for name in spec_names("table2-") if "mnist" in name])
 def test_methods_of_mnist_build(name):
     import fedplus as fp
 
-    one, stand_in = spec(name), fp.data.load("digits-robust")
+    one, stand_in = load_spec(name), fp.data.load("digits-robust")
     model = build_model(one.model, stand_in, TomlSource())
     made = [build_method(method, model, TomlSource()) for method in one.methods]
     assert len(made) == 13
 
 
 def test_every_method_is_tuned_with_as_many_candidates():
-    budget = grids.rules()["budget"]["candidates"]
-    one = spec("table2-mnist-robust-n10")
-    assert set(grids.rules()["grid"]) == {method.name for method in one.methods}
-    for method in one.methods:
-        grid = grids.grid_of(method.name, method.settings)
+    budget = grids.load_rules()["budget"]["candidates"]
+    spec = load_spec("table2-mnist-robust-n10")
+    assert set(grids.load_rules()["grid"]) == {method.name for method in spec.methods}
+    for method in spec.methods:
+        grid = grids.method_grid(method.name, method.settings)
         count = 1
         for setting, values in grid.items():
             assert setting in METHODS[method.name].settings
@@ -129,52 +142,52 @@ def test_every_method_is_tuned_with_as_many_candidates():
         assert count >= budget, method.name
 
 
-def test_the_stated_settings_are_among_the_candidates_grid():
-    """Tuning can always fall back on what is stated for η; every grid reaches it."""
-    one = spec("table2-mnist-robust-n10")
-    for method in one.methods:
-        grid = grids.grid_of(method.name, method.settings)
+def test_the_stated_learning_rate_is_in_every_grid():
+    """Every grid contains the stated η, so tuning can choose it."""
+    spec = load_spec("table2-mnist-robust-n10")
+    for method in spec.methods:
+        grid = grids.method_grid(method.name, method.settings)
         for rate in RATES.get(method.name, ("eta",)):
             assert any(value == pytest.approx(0.02) for value in grid[rate]), method.name
 
 
-def test_the_theory_is_tried_where_it_holds():
+def test_the_theory_study_satisfies_the_assumptions_of_the_theorems():
     """A minibatch is all of a party's samples, everyone takes part, η ≤ 1/L_f, one step."""
     import numpy as np
 
-    one = spec("theory")
-    federation = prepare(one, 0).federation
-    assert set(federation.train.size.tolist()) == {one.train.batch_size}
-    assert (one.train.cohort, one.train.steps, one.train.objective) == (None, 1, True)
+    spec = load_spec("theory")
+    federation = prepare(spec, 0).federation
+    assert set(federation.train.size.tolist()) == {spec.train.batch_size}
+    assert (spec.train.cohort, spec.train.steps, spec.train.objective) == (None, 1, True)
     for k in range(federation.parties):
         x = np.insert(federation.train.party(k)[0].astype(float), 0, 1, axis=1)
         steepest = np.linalg.norm(x, 2) ** 2 / len(x)
-        assert all(method.settings["eta"] <= 1 / steepest for method in one.methods)
+        assert all(method.settings["eta"] <= 1 / steepest for method in spec.methods)
 
 
-def test_sweeps_over_the_data_set_what_the_data_has():
-    for sweep, (setting, values) in OF_DATA.items():
+def test_data_sweeps_vary_settings_of_the_data():
+    for sweep, (setting, values) in DATA_SWEEPS.items():
         table, _, key = setting.partition(".")
         assert table == "data"
-        assert key in spec(f"sensitivity-{sweep}").data.settings | {"outliers": None}
+        assert key in load_spec(f"sensitivity-{sweep}").data.settings | {"outliers": None}
         assert len(values) > 2
 
 
-def test_an_unknown_specification_is_refused():
+def test_an_unknown_specification_is_rejected():
     from fedplus.check import SettingError
 
     with pytest.raises(SettingError, match="Did you mean theory"):
-        specs.path_of("theori")
+        specs.spec_path("theori")
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", spec_names())
 def test_specifications_state_how_they_are_trained(name):
     """The specifications state everything that README.md says about training."""
-    stated = tomllib.loads(path_of(name).read_text(encoding="utf-8"))
+    stated = tomllib.loads(spec_path(name).read_text(encoding="utf-8"))
     assert "seeds" in stated
     assert {"rounds", "batch_size"} < set(stated["train"])
     assert len({"steps", "epochs"} & set(stated["train"])) == 1
-    filled_in = spec(name).train.model_dump(include=set(SCHEDULE), exclude_none=True)
+    filled_in = load_spec(name).train.model_dump(include=set(SCHEDULE), exclude_none=True)
     assert filled_in == {key: stated["train"][key] for key in SCHEDULE if key in stated["train"]}
 
 
@@ -183,12 +196,14 @@ def test_committed_runs_are_those_of_the_specification(committed):
     """Cohort, rounds, local work, batch size and seeds of papers/fed_plus/results/*.toml."""
     ran = tomllib.loads((RESULTS / committed).read_text(encoding="utf-8"))
     name = committed.removesuffix(".toml").removesuffix("-tuned")
-    wanted = spec(name)
-    train = wanted.train.model_dump(include=set(SCHEDULE), exclude_none=True)
+    spec = load_spec(name)
+    train = spec.train.model_dump(include=set(SCHEDULE), exclude_none=True)
     if committed.endswith("-tuned.toml"):
-        train["rounds"] = grids.rounds_of(wanted, GRIDS.get(name.split("-")[0], grids.TABLE2))
+        train["rounds"] = grids.tuning_rounds(
+            spec, GRIDS.get(name.split("-")[0], grids.TABLE2_RULES)
+        )
     assert {key: ran["train"][key] for key in SCHEDULE if key in ran["train"]} == train
-    assert ran["seeds"] == wanted.seeds
+    assert ran["seeds"] == spec.seeds
 
 
 SEEDS_OF = {
@@ -211,22 +226,22 @@ def test_committed_tables_have_the_seeds_and_rounds_of_the_specification(table):
     for row in read_csv(RESULTS / f"{table}.csv"):
         name = SEEDS_OF[table](row)
         if row["seeds"] is not None:  # A constant answer, such as the majority class, has none.
-            assert row["seeds"] == len(spec(name).seeds), row
+            assert row["seeds"] == len(load_spec(name).seeds), row
         last[name] = max(last.get(name, 0), row.get("round", 0))
     if any(last.values()):
-        assert last == {name: spec(name).train.rounds for name in last}
+        assert last == {name: load_spec(name).train.rounds for name in last}
 
 
-@pytest.mark.parametrize("name", names("figure4-"))
+@pytest.mark.parametrize("name", spec_names("figure4-"))
 def test_figure_4_was_run_with_its_cohort_rounds_and_seeds(name):
     """The share of parties that were active at least once follows from the cohort and the seeds."""
-    wanted, rows = spec(name), read_csv(RESULTS / f"{name}.csv")
-    train, data = wanted.train, wanted.data
+    spec, rows = load_spec(name), read_csv(RESULTS / f"{name}.csv")
+    train, data = spec.train, spec.data
     parties = data.first or data.settings["parties"]
-    active = [first_active(seed, train.rounds, train.cohort, parties) for seed in wanted.seeds]
+    active = [first_active_rounds(seed, train.rounds, train.cohort, parties) for seed in spec.seeds]
     trained = [row for row in rows if row["method"] != "majority"]
     for row in trained:
         share = np.mean([(one <= row["round"]).mean() for one in active])
         assert row["active"] == pytest.approx(share, rel=1e-5), row
-    assert {row["seeds"] for row in trained} == {len(wanted.seeds)}
+    assert {row["seeds"] for row in trained} == {len(spec.seeds)}
     assert max(row["round"] for row in trained) == train.rounds

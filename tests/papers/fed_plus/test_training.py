@@ -1,8 +1,8 @@
-"""Run folders of studies: trained once, refused where they are of something else."""
+"""Training of studies: finished runs are not repeated, runs with other settings are rejected."""
 
 import pytest
-from papers.fed_plus.specs import spec
-from papers.fed_plus.study import Asked
+from papers.fed_plus.specs import load_spec
+from papers.fed_plus.study import StudyOptions
 
 from fedplus.check import SettingError
 from fedplus.experiments.run_folder import RunFolder
@@ -14,92 +14,96 @@ TINY = {
 }  # fmt: skip
 
 
-def tiny(seeds=(0, 1), **more):
-    one = spec("sensitivity-outliers", TINY | more, seeds)
-    kept = [method for method in one.methods if method.name in ("local", "fedgeomed+")]
-    return one.model_copy(update={"methods": kept})
+def small_spec(seeds=(0, 1), **settings):
+    spec = load_spec("sensitivity-outliers", TINY | settings, seeds)
+    methods = [method for method in spec.methods if method.name in ("local", "fedgeomed+")]
+    return spec.model_copy(update={"methods": methods})
 
 
 @pytest.fixture
-def asked(tmp_path):
-    return Asked(tmp_path / "study", seeds=(0, 1))
+def options(tmp_path):
+    return StudyOptions(tmp_path / "study", seeds=(0, 1))
 
 
-def test_every_method_and_seed_has_a_run_folder(asked):
-    runs = training.trained(asked, {"a": tiny()})["a"]
-    told = sorted((run.status["method"], run.status["seed"], run.status["state"]) for run in runs)
-    assert told == [
+def test_every_method_and_seed_has_a_run_folder(options):
+    runs = training.train_specs(options, {"a": small_spec()})["a"]
+    states = sorted((run.status["method"], run.status["seed"], run.status["state"]) for run in runs)
+    assert states == [
         (method, seed, "finished") for method in ("fedgeomed+", "local") for seed in (0, 1)
     ]
-    assert RunFolder(asked.folder / "a").spec["seeds"] == [0, 1]
-    assert sorted(jobs.times(asked.folder)) == ["a, seed 0", "a, seed 1"]
+    assert RunFolder(options.folder / "a").spec["seeds"] == [0, 1]
+    assert sorted(jobs.read_durations(options.folder)) == ["a, seed 0", "a, seed 1"]
 
 
-def test_one_method_has_its_runs_where_they_are_among_several(asked):
-    one = tiny()
-    alone = one.model_copy(update={"methods": [m for m in one.methods if m.name == "local"]})
-    first = training.trained(asked, {"a": alone})["a"]
+def test_a_single_method_uses_the_same_folders_as_several(options):
+    spec = small_spec()
+    alone = spec.model_copy(update={"methods": [m for m in spec.methods if m.name == "local"]})
+    first = training.train_specs(options, {"a": alone})["a"]
     assert [run.path.name for run in first] == ["local-sgd-0", "local-sgd-1"]
     before = [(run.path / "status.json").read_bytes() for run in first]
-    assert len(training.trained(asked, {"a": one})["a"]) == 4
+    assert len(training.train_specs(options, {"a": spec})["a"]) == 4
     assert [(run.path / "status.json").read_bytes() for run in first] == before
 
 
-def test_what_is_finished_is_not_trained_again(asked, monkeypatch):
-    first = training.trained(asked, {"a": tiny(seeds=(0,))})["a"]
+def test_finished_runs_are_not_trained_again(options, monkeypatch):
+    first = training.train_specs(options, {"a": small_spec(seeds=(0,))})["a"]
     before = {run.path: (run.path / "status.json").read_bytes() for run in first}
     trained = []
     monkeypatch.setattr(training, "_train", lambda folder, toml: trained.append(toml))
-    training.trained(asked, {"a": tiny(seeds=(0,))})
+    training.train_specs(options, {"a": small_spec(seeds=(0,))})
     assert trained == []
-    training.trained(asked, {"a": tiny(seeds=(0, 1))})
+    training.train_specs(options, {"a": small_spec(seeds=(0, 1))})
     assert len(trained) == 1
     assert "seeds = [\n    1,\n]" in trained[0]
     assert {run.path: (run.path / "status.json").read_bytes() for run in first} == before
 
 
-def test_what_was_stopped_goes_on(asked, monkeypatch):
-    """A run that is begun but not finished is not taken for a finished one."""
-    one = tiny(seeds=(0,))
-    training.trained(asked, {"a": one})
-    status = asked.folder / "a" / "fedgeomed+-0" / "status.json"
+def test_a_stopped_run_is_resumed(options, monkeypatch):
+    """A run that was started but not finished does not count as ended."""
+    spec = small_spec(seeds=(0,))
+    training.train_specs(options, {"a": spec})
+    status = options.folder / "a" / "fedgeomed+-0" / "status.json"
     status.write_text(status.read_text().replace('"finished"', '"stopped"'))
-    assert [run.status["method"] for run in training.runs_of(one, asked.folder / "a")] == ["local"]
-    training.trained(asked, {"a": one})
+    assert [run.status["method"] for run in training.ended_runs(spec, options.folder / "a")] == [
+        "local"
+    ]
+    training.train_specs(options, {"a": spec})
     assert RunFolder(status.parent).status["state"] == "finished"
 
 
-def test_slim_runs_are_jobs_of_their_own_and_keep_no_models(asked):
-    one = tiny(seeds=(0,))
-    whole = training.trained(asked, {"a": one})["a"]
-    slim = training.trained(asked, {"b": one}, slim=True)["b"]
-    assert set(jobs.times(asked.folder)) == {
+def test_slim_runs_are_separate_jobs_without_models(options):
+    spec = small_spec(seeds=(0,))
+    whole = training.train_specs(options, {"a": spec})["a"]
+    slim = training.train_specs(options, {"b": spec}, slim=True)["b"]
+    assert set(jobs.read_durations(options.folder)) == {
         "a, seed 0", "b, local SGD, seed 0", "b, FedGeoMed+, seed 0",
     }  # fmt: skip
-    for big, small in zip(whole, slim, strict=True):
-        assert big.spec == small.spec
-        assert big.lines[-1]["personal_score"] == small.lines[-1]["personal_score"]
-        assert (big.path / "models").exists()
-        assert not (small.path / "models").exists()
-        assert not (small.path / "checkpoint").exists()
-        assert (small.path / "global.safetensors").exists()
+    for whole_run, slim_run in zip(whole, slim, strict=True):
+        assert whole_run.spec == slim_run.spec
+        assert whole_run.lines[-1]["personal_score"] == slim_run.lines[-1]["personal_score"]
+        assert (whole_run.path / "models").exists()
+        assert not (slim_run.path / "models").exists()
+        assert not (slim_run.path / "checkpoint").exists()
+        assert (slim_run.path / "global.safetensors").exists()
 
 
-def test_runs_of_other_settings_are_refused(asked):
-    training.trained(asked, {"a": tiny(seeds=(0,))})
+def test_runs_with_other_settings_are_rejected(options):
+    training.train_specs(options, {"a": small_spec(seeds=(0,))})
     with pytest.raises(SettingError, match="got one with other settings"):
-        training.trained(asked, {"a": tiny(seeds=(0,), **{"data.outliers": 0.4})})
+        training.train_specs(options, {"a": small_spec(seeds=(0,), **{"data.outliers": 0.4})})
 
 
-def test_a_failure_in_a_job_is_not_hidden(asked):
+def test_a_failure_in_a_job_is_not_hidden(options):
     with pytest.raises(ZeroDivisionError):
-        jobs.carry_out(asked, [jobs.Job("bad", lambda: 1 / 0, ())])
+        jobs.run_jobs(options, [jobs.Job("bad", lambda: 1 / 0, ())])
 
 
-def test_sensitivity_collects_what_the_runs_say(tmp_path):
-    asked = Asked(tmp_path, (0,), quick=True, only="outliers-0.4", methods=("local", "fedavg"))
-    sensitivity.train(asked)
-    lines = sensitivity.collect(asked)["sensitivity.csv"].splitlines()
+def test_sensitivity_collects_the_scores_of_the_runs(tmp_path):
+    options = StudyOptions(
+        tmp_path, (0,), quick=True, only="outliers-0.4", methods=("local", "fedavg")
+    )
+    sensitivity.train(options)
+    lines = sensitivity.collect(options)["sensitivity.csv"].splitlines()
     head = lines[0].split(",")
     rows = [dict(zip(head, line.split(","), strict=True)) for line in lines[1:]]
     assert [row["method"] for row in rows] == ["local", "fedavg", "majority"]

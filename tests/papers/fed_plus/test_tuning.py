@@ -1,58 +1,64 @@
-"""Grids of several studies: alike for every method, by name or by label."""
+"""Tuning: the same budget for every method, and the choice over several splits."""
 
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from papers.fed_plus.specs import names, spec, wanted
-from papers.fed_plus.study import Asked
+from papers.fed_plus.specs import load_spec, select_methods, spec_names
+from papers.fed_plus.study import StudyOptions
 
 from fedplus.check import SettingError
-from papers.fed_plus import attacks, grids, layers, silos, splits, tuning
+from papers.fed_plus import attacks, grids, layers, silos, tuning
 
 STUDIES = {
-    silos.BY: names(silos.PREFIX), attacks.BY: [attacks.NAME], layers.BY: names(layers.PREFIX),
-}  # fmt: skip
+    silos.TUNING_RULES: spec_names(silos.PREFIX),
+    attacks.TUNING_RULES: [attacks.NAME],
+    layers.TUNING_RULES: spec_names(layers.PREFIX),
+}
 
 
-@pytest.mark.parametrize("by", STUDIES)
-def test_every_method_has_as_many_candidates(by):
-    budget = grids.rules(by)["budget"].get("candidates")
-    for name in STUDIES[by]:
-        one = spec(name)
-        assert {grids.key_of(method) for method in one.methods} == set(grids.rules(by)["grid"])
-        for method in one.methods:
-            key, count = grids.key_of(method), 1
-            for values in grids.grid_of(key, method.settings, by).values():
+@pytest.mark.parametrize("rules_name", STUDIES)
+def test_every_method_has_as_many_candidates(rules_name):
+    budget = grids.load_rules(rules_name)["budget"].get("candidates")
+    for name in STUDIES[rules_name]:
+        spec = load_spec(name)
+        assert {grids.method_key(method) for method in spec.methods} == set(
+            grids.load_rules(rules_name)["grid"]
+        )
+        for method in spec.methods:
+            key, count = grids.method_key(method), 1
+            for values in grids.method_grid(key, method.settings, rules_name).values():
                 assert all(values.count(value) == 1 for value in values)
                 count *= len(values)
             if budget is not None:
-                assert count >= grids.candidates_of(key, by) >= budget
+                assert count >= grids.candidate_count(key, rules_name) >= budget
             if key != "hybrid":
-                assert grids.candidates_of(key, by) == budget
+                assert grids.candidate_count(key, rules_name) == budget
 
 
-def test_methods_of_one_name_are_told_apart_by_their_labels():
-    keys = [grids.key_of(method) for method in spec("attacks").methods]
+def test_methods_of_one_name_have_keys_by_label():
+    keys = [grids.method_key(method) for method in load_spec("attacks").methods]
     assert len(set(keys)) == len(keys)
     assert {"ditto", "ditto-geometric-median"} <= set(keys)
 
 
 def test_chosen_settings_go_to_the_method_with_that_label():
     chosen = {"ditto": {"lam": 0.5}, "ditto-geometric-median": {"lam": 2.0}}
-    plain, robust = tuning.with_chosen(spec("attacks"), chosen, attacks.BY).methods
+    plain, robust = tuning.with_chosen_settings(
+        load_spec("attacks"), chosen, attacks.TUNING_RULES
+    ).methods
     assert (plain.settings["lam"], robust.settings["lam"]) == (0.5, 2.0)
     assert robust.settings["aggregate"] == {"name": "geometric-median"}
 
 
-def test_settings_are_chosen_for_the_length_that_is_trained():
-    assert grids.rounds_of(spec("attacks"), attacks.BY) == 60
-    assert grids.rounds_of(spec("table2-mnist-robust-n10")) == 100
+def test_settings_are_chosen_for_the_number_of_rounds_that_is_trained():
+    assert grids.tuning_rounds(load_spec("attacks"), attacks.TUNING_RULES) == 60
+    assert grids.tuning_rounds(load_spec("table2-mnist-robust-n10")) == 100
 
 
 def part(*means, better="higher"):
-    """What one split says of candidates that differ in η."""
+    """Return the trials of candidates that differ in η, on one split."""
     trials = [
         {"settings": {"eta": eta, "sigma": 1.0}, "mean": mean}
         for eta, mean in zip((0.1, 1.0, 10.0), means, strict=True)
@@ -62,49 +68,53 @@ def part(*means, better="higher"):
 
 @pytest.mark.parametrize(("better", "eta"), [("higher", 1.0), ("lower", 0.1)])
 def test_the_mean_over_splits_decides(better, eta):
-    found = splits.merged([part(0.5, 0.6, 0.9, better=better), part(0.5, 0.7, 0.2, better=better)])
-    assert found["settings"] == {"eta": eta, "sigma": 1.0}
-    assert found["at_edge"] == (["eta"] if eta == 0.1 else [])
-    assert found["score"] == pytest.approx(0.65 if better == "higher" else 0.5)
-    assert found["splits"] == 2
+    merged = tuning.merge_splits(
+        [part(0.5, 0.6, 0.9, better=better), part(0.5, 0.7, 0.2, better=better)]
+    )
+    assert merged["settings"] == {"eta": eta, "sigma": 1.0}
+    assert merged["at_edge"] == (["eta"] if eta == 0.1 else [])
+    assert merged["score"] == pytest.approx(0.65 if better == "higher" else 0.5)
+    assert merged["splits"] == 2
 
 
-def test_what_diverges_on_one_split_is_not_taken():
-    assert splits.merged([part(0.5, 0.6, 0.9), part(0.5, 0.7, None)])["settings"]["eta"] == 1.0
+def test_a_candidate_that_diverges_on_one_split_is_not_chosen():
+    assert (
+        tuning.merge_splits([part(0.5, 0.6, 0.9), part(0.5, 0.7, None)])["settings"]["eta"] == 1.0
+    )
     lower = [part(np.inf, 0.6, 0.9, better="lower"), part(0.5, 0.7, 0.9, better="lower")]
-    assert splits.merged(lower)["settings"]["eta"] == 1.0
+    assert tuning.merge_splits(lower)["settings"]["eta"] == 1.0
     with pytest.raises(SettingError, match="all diverged"):
-        splits.merged([part(None, 0.5, None), part(0.5, None, None)])
+        tuning.merge_splits([part(None, 0.5, None), part(0.5, None, None)])
 
 
 def test_patterns_stay_in_the_order_in_which_they_match():
     parts = {"head/*": {"psi": "l1", "delta": 0.1}, "*": {"psi": "zero"}}
     trial = {"settings": {"parts": parts}, "mean": 0.5}
-    found = splits.merged([{"rounds": 5, "better": "higher", "trials": [trial]}])
-    assert list(found["settings"]["parts"]) == ["head/*", "*"]
+    merged = tuning.merge_splits([{"rounds": 5, "better": "higher", "trials": [trial]}])
+    assert list(merged["settings"]["parts"]) == ["head/*", "*"]
 
 
-def test_a_candidate_is_judged_on_every_split(tmp_path, monkeypatch):
-    drawn = []
+def test_a_candidate_is_evaluated_on_every_split_once(tmp_path, monkeypatch):
+    evaluated = []
 
-    def judged(asked, jobs):
+    def run_fake_jobs(options, jobs):
         for job in jobs:
-            place, split = Path(job.given[0]), job.given[-1]
-            drawn.append(split)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(json.dumps(part(0.5, 0.9 if split == 0 else 0.1, 0.4)))
+            path, split = Path(job.arguments[0]), job.arguments[-1]
+            evaluated.append(split)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(part(0.5, 0.9 if split == 0 else 0.1, 0.4)))
 
-    monkeypatch.setattr(tuning, "carry_out", judged)
-    asked = Asked(tmp_path, methods=("local",))
-    specs = {"silos-hospitals": wanted(spec("silos-hospitals"), asked)}
-    tuning.tuned(asked, specs, silos.BY)
-    assert drawn == grids.rules(silos.BY)["budget"]["splits"]
-    assert tuning.chosen_for(asked, "silos-hospitals")["local"]["eta"] == 0.1
-    monkeypatch.setattr(tuning, "grid_of", lambda *of: {"eta": [0.1, 1.0, 10.0], "sigma": [1.0]})
-    tuning.tuned(asked, specs, silos.BY)
-    assert len(drawn) == 3  # What is judged is not judged again.
+    monkeypatch.setattr(tuning, "run_jobs", run_fake_jobs)
+    options = StudyOptions(tmp_path, methods=("local",))
+    specs = {"silos-hospitals": select_methods(load_spec("silos-hospitals"), options)}
+    tuning.tune_methods(options, specs, silos.TUNING_RULES)
+    assert evaluated == grids.load_rules(silos.TUNING_RULES)["budget"]["splits"]
+    assert tuning.chosen_settings(options, "silos-hospitals")["local"]["eta"] == 0.1
+    monkeypatch.setattr(
+        tuning, "method_grid", lambda *arguments: {"eta": [0.1, 1.0, 10.0], "sigma": [1.0]}
+    )
+    tuning.tune_methods(options, specs, silos.TUNING_RULES)
+    assert len(evaluated) == 3  # Finished trials are not repeated.
     monkeypatch.undo()
-    with pytest.raises(
-        SettingError, match=r"local\.json must be chosen from the grid as it is now"
-    ):
-        tuning.tuned(asked, specs, silos.BY)
+    with pytest.raises(SettingError, match=r"local\.json must be chosen from the present grid"):
+        tuning.tune_methods(options, specs, silos.TUNING_RULES)

@@ -1,7 +1,7 @@
-// The board: what a click does, and what news change.
-import { byId, mark } from "./dom.js";
-import { keep, restore, state } from "./state.js";
-import { connect, disconnect, forget } from "./stream.js";
+// The entry point of the board: handles clicks, and updates the page after events.
+import { byId, showState } from "./dom.js";
+import { saveState, restoreState, state } from "./state.js";
+import { connect, disconnect, resetRun } from "./stream.js";
 import * as curves from "./curves.js";
 import * as list from "./list.js";
 import * as run from "./run.js";
@@ -9,7 +9,7 @@ import * as run from "./run.js";
 const CONNECTION = { live: "live", lost: "connection lost, trying again" };
 const on = {
   connection(now) {
-    mark(byId("connection"), CONNECTION[now]);
+    showState(byId("connection"), CONNECTION[now]);
     byId("connection").dataset.state = now;
   },
   list: () => list.refresh(),
@@ -19,50 +19,50 @@ const on = {
   },
 };
 
-// Anything that was looked at changed: the address, the stream and the page follow.
-function changed() {
-  keep();
+// Call this after the selection has changed: updates the address, the event stream and the page.
+function applySelection() {
+  saveState();
   connect(on);
   list.refresh();
   curves.show();
 }
 
-function choose(id, chosen) {
-  state.runs = state.runs.filter((one) => one !== id);
-  if (chosen) state.runs.push(id);
-  changed();
+function choose(id, isChosen) {
+  state.runs = state.runs.filter((other) => other !== id);
+  if (isChosen) state.runs.push(id);
+  applySelection();
 }
 
 function open(id) {
-  if (id !== null) forget(id);
+  if (id !== null) resetRun(id);
   Object.assign(state, { open: id, party: null });
-  changed();
+  applySelection();
   run.opened();
   if (id !== null && window.innerWidth <= 1000) byId("run-title").scrollIntoView({ block: "start" });
 }
 
 function openParty(index) {
   state.party = index;
-  forget(state.open);
-  changed();
+  resetRun(state.open);
+  applySelection();
   run.show();
 }
 
-restore();
+restoreState();
 list.start({ choose, open });
 run.start({ party: openParty });
 byId("show").value = state.show;
 byId("show").addEventListener("change", (event) => {
   state.show = event.target.value;
-  keep();
+  saveState();
   curves.show();
 });
 byId("clear").addEventListener("click", () => {
   state.runs = [];
-  changed();
+  applySelection();
 });
 byId("close").addEventListener("click", () => open(null));
-// A browser grants a host few connections: pages that nobody sees give theirs back.
+// A browser allows few connections per host, so hidden pages close theirs.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) disconnect();
   else connect(on);

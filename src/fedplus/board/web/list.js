@@ -1,6 +1,6 @@
-// The list of runs: search, sort, pages; the server does all three.
-import { byId, element, fill, headings, mark, markSorted, moment, number, say, score, write } from "./dom.js";
-import { keep, MOST, state } from "./state.js";
+// The list of runs. The server searches, sorts and splits it into pages.
+import { byId, element, updateRows, addHeadings, showState, markSorted, formatTime, formatNumber, showText, formatScore, setText } from "./dom.js";
+import { saveState, MAX_RUNS, state } from "./state.js";
 
 const COLUMNS = [
   { name: "label", title: "Run", words: true },
@@ -14,13 +14,13 @@ const COLUMNS = [
   { name: "seed", title: "Seed" },
   { name: "updated", title: "Updated" },
 ];
-let asking = false;
-let askAgain = false;
-let act = null; // {choose(run, on), open(run)}
+let isLoading = false;
+let loadAgain = false;
+let actions = null; // {choose(run, on), open(run)}
 
-export function start(actions) {
-  act = actions;
-  headings(byId("heads"), COLUMNS, sortBy);
+export function start(given) {
+  actions = given;
+  addHeadings(byId("heads"), COLUMNS, sortBy);
   byId("search").value = state.search;
   byId("search").addEventListener("input", (event) => go({ search: event.target.value, page: 0 }));
   byId("previous").addEventListener("click", () => go({ page: state.page - 1 }));
@@ -29,59 +29,59 @@ export function start(actions) {
 
 function sortBy(name) {
   const words = COLUMNS.find((column) => column.name === name).words;
-  go({ sort: name, falling: state.sort === name ? !state.falling : !words, page: 0 });
+  go({ sort: name, descending: state.sort === name ? !state.descending : !words, page: 0 });
 }
 
 function go(change) {
   Object.assign(state, change);
-  keep();
+  saveState();
   refresh();
 }
 
-// One question at a time; changes meanwhile make it ask once more.
+// Loads the list. Only one request is open at a time; a change in the meantime causes another one.
 export async function refresh() {
-  askAgain = asking;
-  if (asking) return;
-  asking = true;
-  const asked = new URLSearchParams({
+  loadAgain = isLoading;
+  if (isLoading) return;
+  isLoading = true;
+  const query = new URLSearchParams({
     search: state.search, sort: state.sort, page: state.page,
-    order: state.falling ? "falling" : "rising",
+    order: state.descending ? "falling" : "rising",
   });
   try {
-    const answer = await fetch(`/api/runs?${asked}`);
-    if (answer.ok) show(await answer.json());
+    const response = await fetch(`/api/runs?${query}`);
+    if (response.ok) show(await response.json());
   } catch {
-    askAgain = false; // The stream tells that the connection is lost, and calls when it is back.
+    loadAgain = false; // The event stream shows the lost connection, and refreshes the list later.
   } finally {
-    asking = false;
+    isLoading = false;
   }
-  if (askAgain) refresh();
+  if (loadAgain) refresh();
 }
 
-function show(found) {
-  write(byId("folder"), found.folder);
-  markSorted(byId("heads"), state.sort, state.falling);
-  const last = found.from + found.runs.length;
-  const shown = found.runs.length === 1 ? last : `${found.from + 1}–${last}`;
-  const range = found.matching ? `${shown} of ${found.matching}` : "none";
-  write(byId("count"), found.matching < found.total ? `${range} (${found.total} in all)` : range);
-  if (!askAgain) state.page = found.page;
-  byId("previous").parentNode.hidden = found.pages === 1;
-  byId("previous").disabled = found.page === 0;
-  byId("next").disabled = found.page + 1 >= found.pages;
-  fill(byId("runs"), found.runs, (run) => run.id, make, change);
-  const hint = found.total
+function show(page) {
+  setText(byId("folder"), page.folder);
+  markSorted(byId("heads"), state.sort, state.descending);
+  const last = page.from + page.runs.length;
+  const shown = page.runs.length === 1 ? last : `${page.from + 1}–${last}`;
+  const range = page.matching ? `${shown} of ${page.matching}` : "none";
+  setText(byId("count"), page.matching < page.total ? `${range} (${page.total} in all)` : range);
+  if (!loadAgain) state.page = page.page;
+  byId("previous").parentNode.hidden = page.pages === 1;
+  byId("previous").disabled = page.page === 0;
+  byId("next").disabled = page.page + 1 >= page.pages;
+  updateRows(byId("runs"), page.runs, (run) => run.id, make, change);
+  const hint = page.total
     ? "No run matches all of these words."
-    : "No runs in this folder yet. fedplus run writes them; they appear here by themselves.";
-  byId("nothing").hidden = found.runs.length > 0;
-  write(byId("nothing"), hint);
+    : "No runs in this folder yet. fedplus run writes them; they appear here automatically.";
+  byId("nothing").hidden = page.runs.length > 0;
+  setText(byId("nothing"), hint);
 }
 
 function make(run) {
   const box = element("input", { type: "checkbox" });
-  box.addEventListener("change", () => act.choose(run.id, box.checked));
+  box.addEventListener("change", () => actions.choose(run.id, box.checked));
   const name = element("button", { type: "button" });
-  name.addEventListener("click", () => act.open(run.id));
+  name.addEventListener("click", () => actions.open(run.id));
   const cells = COLUMNS.map(({ words }) => element("td", { className: words ? "words" : "" }));
   cells[0].append(name, element("small", { textContent: run.id, title: run.id }));
   cells[1].append(element("span", { className: "state" }), element("small", { className: "why" }));
@@ -97,22 +97,22 @@ function change(row, run) {
   const box = drawn.firstChild;
   box.setAttribute("aria-label", `Draw ${run.label}, ${run.id}`);
   box.checked = state.runs.includes(run.id);
-  box.disabled = !box.checked && state.runs.length >= MOST;
+  box.disabled = !box.checked && state.runs.length >= MAX_RUNS;
   row.classList.toggle("chosen", run.id === state.open);
-  write(label.firstChild, run.label);
-  mark(status.firstChild, run.state);
-  say(status.lastChild, run.message);
+  setText(label.firstChild, run.label);
+  showState(status.firstChild, run.state);
+  showText(status.lastChild, run.message);
   status.title = run.message;
-  write(round.firstChild, `${number(run.round)} / ${number(run.rounds)}`);
-  const done = run.rounds ? Math.min(1, (run.round || 0) / run.rounds) : 0;
-  round.lastChild.hidden = done === 1 || !run.rounds;
-  round.lastChild.style.setProperty("--done", `${100 * done}%`);
-  write(mean, score(run.mean, run));
-  write(worst, score(run.worst, run));
-  write(method, run.method);
-  write(data, run.data);
-  write(model, run.model);
-  write(seed, number(run.seed));
-  write(updated, moment(run.updated));
+  setText(round.firstChild, `${formatNumber(run.round)} / ${formatNumber(run.rounds)}`);
+  const progress = run.rounds ? Math.min(1, (run.round || 0) / run.rounds) : 0;
+  round.lastChild.hidden = progress === 1 || !run.rounds;
+  round.lastChild.style.setProperty("--done", `${100 * progress}%`);
+  setText(mean, formatScore(run.mean, run));
+  setText(worst, formatScore(run.worst, run));
+  setText(method, run.method);
+  setText(data, run.data);
+  setText(model, run.model);
+  setText(seed, formatNumber(run.seed));
+  setText(updated, formatTime(run.updated));
   updated.title = run.updated;
 }

@@ -1,18 +1,18 @@
-// One party's history over the rounds.
-import { byId, factor, scoreTitle, write } from "./dom.js";
+// The history of one party over the rounds.
+import { byId, scoreFactor, scoreTitle, setText } from "./dom.js";
 import { draw, plain } from "./plots.js";
 import { state } from "./state.js";
-import { about } from "./stream.js";
+import { runData } from "./stream.js";
 
 const [ROUND, PERSONAL, GLOBAL, LOSS, NORM] = [0, 1, 2, 3, 4];
 
-export function show(facts) {
-  const name = facts && state.party !== null ? facts.names[state.party] : undefined;
+export function show(parties) {
+  const name = parties && state.party !== null ? parties.names[state.party] : undefined;
   byId("party-box").hidden = name === undefined;
   if (name === undefined) return;
-  write(byId("party-title"), `Party ${name}`);
-  const { party, row } = about(state.open);
-  const times = factor(row);
+  setText(byId("party-title"), `Party ${name}`);
+  const { party, row } = runData(state.open);
+  const factor = scoreFactor(row);
   const method = row ? row.method : "";
   const rounds = party.map((point) => point[ROUND]);
   const line = (column, title, colour, by = 1, dash = "solid") => ({
@@ -21,24 +21,24 @@ export function show(facts) {
     line: { color: colour, width: 2.2, dash }, hovertemplate: `%{y:.4g} at round %{x}<extra>${title}</extra>`,
   });
   const scores = [
-    line(PERSONAL, "personal", Charts.colour(method), times),
-    line(GLOBAL, "global", Charts.css("--muted"), times, "dash"),
+    line(PERSONAL, "personal", Charts.colour(method), factor),
+    line(GLOBAL, "global", Charts.css("--muted"), factor, "dash"),
   ];
-  const alone = facts.local?.[state.party];
-  if (Number.isFinite(alone) && rounds.length) {
+  const local = parties.local?.[state.party];
+  if (Number.isFinite(local) && rounds.length) {
     const ends = [rounds[0], rounds[rounds.length - 1]];
     scores.push({
-      x: ends, y: [times * alone, times * alone], name: "local", type: "scatter", mode: "lines",
+      x: ends, y: [factor * local, factor * local], name: "local", type: "scatter", mode: "lines",
       line: { color: Charts.css("--muted"), width: 1.5, dash: "dot" },
       hovertemplate: "%{y:.4g} on its own<extra>local</extra>",
     });
   }
-  const words = `of party ${name} over ${rounds.length} evaluated rounds.`;
+  const description = `of party ${name} over ${rounds.length} evaluated rounds.`;
   const title = row ? plain(scoreTitle(row)) : "score";
-  plot("party-score", scores, title, 260, true, `Personal, global and local score ${words}`);
+  plot("party-score", scores, title, 260, true, `Personal, global and local score ${description}`);
   const colour = Charts.css("--accent");
-  plot("party-loss", [line(LOSS, "loss", colour)], "loss", 190, false, `Loss ${words}`);
-  plot("party-norm", [line(NORM, "‖v‖", colour)], "‖v‖", 190, false, `Norm of the personal part ${words}`, "nonnegative");
+  plot("party-loss", [line(LOSS, "loss", colour)], "loss", 190, false, `Loss ${description}`);
+  plot("party-norm", [line(NORM, "‖v‖", colour)], "‖v‖", 190, false, `Norm of the personal part ${description}`, "nonnegative");
 }
 
 function plot(id, traces, title, height, showlegend, label, rangemode = "normal") {

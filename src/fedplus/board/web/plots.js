@@ -1,8 +1,8 @@
-// Draws in the next frame, and brings Plotly only when there is something to draw.
+// Draws charts in the next frame; Plotly is loaded with the first chart.
 let loading = null;
-const waiting = new Map();
+const pending = new Map(); // element -> [traces, layout, label]
 
-function plotly() {
+function loadPlotly() {
   loading ||= new Promise((resolve, reject) => {
     const script = document.createElement("script");
     script.src = document.body.dataset.plotly;
@@ -14,21 +14,21 @@ function plotly() {
 }
 
 export async function draw(box, traces, layout, label) {
-  const first = waiting.size === 0;
-  waiting.set(box, [traces, layout, label]);
+  const first = pending.size === 0;
+  pending.set(box, [traces, layout, label]);
   if (!first) return;
   try {
-    await plotly();
+    await loadPlotly();
   } catch {
-    loading = null; // The connection is lost; the next news draw again.
-    waiting.clear();
+    loading = null; // The connection is lost; the next event draws again.
+    pending.clear();
     return;
   }
   requestAnimationFrame(() => {
-    for (const [where, what] of waiting) Charts.draw(where, ...what);
-    waiting.clear();
+    for (const [element, chart] of pending) Charts.draw(element, ...chart);
+    pending.clear();
   });
 }
 
-// Plotly reads a little HTML in names; names of runs are text.
+// Plotly interprets some HTML in names, so names of runs are escaped.
 export const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");

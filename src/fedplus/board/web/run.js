@@ -1,7 +1,7 @@
-// One run: its facts and its parties.
-import { byId, element, fill, headings, mark, markSorted, number, say, score, write } from "./dom.js";
+// The details of the open run and its parties.
+import { byId, element, updateRows, addHeadings, showState, markSorted, formatNumber, showText, formatScore, setText } from "./dom.js";
 import { state } from "./state.js";
-import { about } from "./stream.js";
+import { runData } from "./stream.js";
 import * as party from "./party.js";
 
 const COLUMNS = [
@@ -12,15 +12,15 @@ const COLUMNS = [
   { name: "norm", title: "‖v‖" },
 ];
 const STEP = 100;
-const view = { sort: "party", falling: false, search: "", most: STEP };
-let facts = null; // parties.json of the open run
-let trouble = "";
-let act = null; // {party(index)}
+const view = { sort: "party", descending: false, search: "", most: STEP };
+let parties = null; // parties.json of the open run
+let errorMessage = "";
+let actions = null; // {party(index)}
 
-export function start(actions) {
-  act = actions;
-  headings(byId("party-heads"), COLUMNS, (name) => {
-    view.falling = view.sort === name ? !view.falling : false;
+export function start(given) {
+  actions = given;
+  addHeadings(byId("party-heads"), COLUMNS, (name) => {
+    view.descending = view.sort === name ? !view.descending : false;
     view.sort = name;
     show();
   });
@@ -34,22 +34,22 @@ export function start(actions) {
   });
 }
 
-// Ask for the parties of the run that was opened.
+// Loads the parties of the open run.
 export async function load() {
   const run = state.open;
   if (run === null) return show();
-  const answer = await fetch(`/api/run?${new URLSearchParams({ run })}`).catch(() => null);
-  if (!answer || state.open !== run) return undefined;
-  const found = await answer.json();
-  trouble = answer.ok ? found.trouble : found.error;
-  facts = answer.ok && Array.isArray(found.parties.names) ? found.parties : null;
-  if (answer.ok) about(run).row = found.run;
+  const response = await fetch(`/api/run?${new URLSearchParams({ run })}`).catch(() => null);
+  if (!response || state.open !== run) return undefined;
+  const details = await response.json();
+  errorMessage = response.ok ? details.trouble : details.error;
+  parties = response.ok && Array.isArray(details.parties.names) ? details.parties : null;
+  if (response.ok) runData(run).row = details.run;
   return show();
 }
 
 export function opened() {
-  facts = null;
-  trouble = "";
+  parties = null;
+  errorMessage = "";
   Object.assign(view, { search: "", most: STEP });
   byId("party-search").value = "";
   byId("parties").replaceChildren();
@@ -60,73 +60,73 @@ export function opened() {
 
 export function show() {
   const run = state.open;
-  const known = run === null ? null : about(run);
+  const known = run === null ? null : runData(run);
   const row = known && known.row;
   byId("run-hint").hidden = run !== null;
   for (const id of ["run-state", "report", "close"]) byId(id).hidden = run === null;
-  byId("parties-box").hidden = run === null || !facts;
-  write(byId("run-title"), run === null ? "One run" : row ? row.label : run);
-  say(byId("run-facts"), row ? summary(row) : "");
-  const said = row ? row.message : "";
-  say(byId("run-trouble"), known ? [...new Set([said, known.trouble, trouble])].filter(Boolean).join(" ") : "");
+  byId("parties-box").hidden = run === null || !parties;
+  setText(byId("run-title"), run === null ? "One run" : row ? row.label : run);
+  showText(byId("run-facts"), row ? summary(row) : "");
+  const messages = known ? [row ? row.message : "", known.trouble, errorMessage] : [];
+  showText(byId("run-trouble"), [...new Set(messages)].filter(Boolean).join(" "));
   if (run !== null) {
-    mark(byId("run-state"), known.trouble ? "damaged" : row ? row.state : "opening");
+    showState(byId("run-state"), known.trouble ? "damaged" : row ? row.state : "opening");
     byId("report").href = `/report/${run === "." ? "" : run.split("/").map(encodeURIComponent).join("/")}`;
-    if (facts) showParties(known);
-    else if (known.points.length && !trouble) reload();
+    if (parties) showParties(known);
+    else if (known.points.length && !errorMessage) loadLater();
   }
-  party.show(facts);
+  party.show(parties);
 }
 
-// A run that has just begun writes parties.json a moment later.
-let reloading = null;
-function reload() {
-  reloading ||= setTimeout(() => {
-    reloading = null;
-    if (!facts) load();
+// A run that has just started writes parties.json a moment later.
+let timer = null;
+function loadLater() {
+  timer ||= setTimeout(() => {
+    timer = null;
+    if (!parties) load();
   }, 1000);
 }
 
 function summary(row) {
-  const round = `round ${number(row.round)} of ${number(row.rounds)}`;
-  return [row.data, row.model, `seed ${number(row.seed)}`, `${number(row.parties)} parties`, round, row.id]
+  const round = `round ${formatNumber(row.round)} of ${formatNumber(row.rounds)}`;
+  return [row.data, row.model, `seed ${formatNumber(row.seed)}`, `${formatNumber(row.parties)} parties`, round, row.id]
     .filter(Boolean).join(" · ");
 }
 
 function showParties(known) {
   const last = known.parties || {};
-  const outliers = new Set(facts.outliers || []);
-  const all = facts.names.map((name, index) => ({
+  const outliers = new Set(parties.outliers || []);
+  const all = parties.names.map((name, index) => ({
     index, name: String(name), outlier: outliers.has(name), party: index,
     personal: last.personal_score?.[index], global: last.global_score?.[index],
-    local: facts.local?.[index], norm: last.v_norm?.[index],
+    local: parties.local?.[index], norm: last.v_norm?.[index],
   }));
   const words = view.search.toLowerCase().split(/\s+/).filter(Boolean);
-  const text = (one) => `${one.name} ${one.outlier ? "outlier" : ""}`.toLowerCase();
-  const found = all.filter((one) => words.every((word) => text(one).includes(word)));
-  const sign = view.falling ? -1 : 1;
-  const has = (one) => Number.isFinite(one[view.sort]);
-  found.sort((a, b) => has(b) - has(a) || (has(a) ? sign * (a[view.sort] - b[view.sort]) : 0));
-  markSorted(byId("party-heads"), view.sort, view.falling);
-  fill(byId("parties"), found.slice(0, view.most), (one) => one.index, make, (tr, one) => change(tr, one, known.row));
+  const text = (item) => `${item.name} ${item.outlier ? "outlier" : ""}`.toLowerCase();
+  const found = all.filter((item) => words.every((word) => text(item).includes(word)));
+  const sign = view.descending ? -1 : 1;
+  const hasValue = (item) => Number.isFinite(item[view.sort]);
+  found.sort((a, b) => hasValue(b) - hasValue(a) || (hasValue(a) ? sign * (a[view.sort] - b[view.sort]) : 0));
+  markSorted(byId("party-heads"), view.sort, view.descending);
+  updateRows(byId("parties"), found.slice(0, view.most), (item) => item.index, make, (tr, item) => change(tr, item, known.row));
   const shown = Math.min(found.length, view.most);
-  write(byId("party-count"), `${shown} of ${all.length}`);
+  setText(byId("party-count"), `${shown} of ${all.length}`);
   byId("more").hidden = found.length <= view.most;
 }
 
-function make(one) {
-  const name = element("button", { type: "button", textContent: one.name });
-  name.addEventListener("click", () => act.party(one.index));
+function make(item) {
+  const name = element("button", { type: "button", textContent: item.name });
+  name.addEventListener("click", () => actions.party(item.index));
   const first = element("td", { className: "words" }, name);
-  if (one.outlier) first.append(element("span", { className: "tag", textContent: "outlier" }));
+  if (item.outlier) first.append(element("span", { className: "tag", textContent: "outlier" }));
   return element("tr", {}, first, ...COLUMNS.slice(1).map(() => element("td")));
 }
 
-function change(tr, one, row) {
-  tr.classList.toggle("chosen", one.index === state.party);
-  const [, personal, shared, local, norm] = tr.cells;
-  write(personal, score(one.personal, row));
-  write(shared, score(one.global, row));
-  write(local, score(one.local, row));
-  write(norm, number(one.norm));
+function change(tr, item, row) {
+  tr.classList.toggle("chosen", item.index === state.party);
+  const [, personal, global, local, norm] = tr.cells;
+  setText(personal, formatScore(item.personal, row));
+  setText(global, formatScore(item.global, row));
+  setText(local, formatScore(item.local, row));
+  setText(norm, formatNumber(item.norm));
 }

@@ -1,22 +1,22 @@
-// The one stream of events, and what it has told of each run so far.
+// The event stream, and the data that it has sent about each run.
 import { state } from "./state.js";
 
-const told = new Map(); // run -> {at, points, parties, party, trouble, row}
+const runs = new Map(); // run -> {at, points, parties, party, trouble, row}
 let source = null;
-let again = null;
+let retryTimer = null;
 
-export function about(run) {
-  if (!told.has(run)) told.set(run, { at: "", points: [], parties: null, party: [], trouble: "", row: null });
-  return told.get(run);
+export function runData(run) {
+  if (!runs.has(run)) runs.set(run, { at: "", points: [], parties: null, party: [], trouble: "", row: null });
+  return runs.get(run);
 }
 
-// Have a run told from its first line, for another party; until then its curve stays as it is.
-export function forget(run) {
-  Object.assign(about(run), { at: "", party: [] });
+// Requests a run from its first line again, for another party; its curve stays until then.
+export function resetRun(run) {
+  Object.assign(runData(run), { at: "", party: [] });
 }
 
-function take(news) {
-  const known = about(news.run);
+function addLines(news) {
+  const known = runData(news.run);
   if (news.start) Object.assign(known, { points: [], parties: null, party: [] });
   known.points.push(...news.points);
   known.party.push(...(news.party || []));
@@ -26,51 +26,51 @@ function take(news) {
 }
 
 function address() {
-  const runs = [...new Set([...state.runs, ...(state.open === null ? [] : [state.open])])];
-  const asked = new URLSearchParams();
-  for (const run of state.runs) asked.append("run", run);
-  if (state.open !== null) asked.set("open", state.open);
-  if (state.party !== null) asked.set("party", state.party);
-  asked.set("after", runs.map((run) => about(run).at).join(","));
-  return `/api/events?${asked}`;
+  const followed = [...new Set([...state.runs, ...(state.open === null ? [] : [state.open])])];
+  const query = new URLSearchParams();
+  for (const run of state.runs) query.append("run", run);
+  if (state.open !== null) query.set("open", state.open);
+  if (state.party !== null) query.set("party", state.party);
+  query.set("after", followed.map((run) => runData(run).at).join(","));
+  return `/api/events?${query}`;
 }
 
 // on: {connection(state), list(), run(id)}
 export function connect(on) {
   disconnect();
-  const mine = new EventSource(address());
-  source = mine;
-  const hear = (name, act) => mine.addEventListener(name, (event) => {
-    if (mine === source) act(JSON.parse(event.data));
+  const current = new EventSource(address());
+  source = current;
+  const listen = (name, handle) => current.addEventListener(name, (event) => {
+    if (current === source) handle(JSON.parse(event.data));
   });
-  mine.onopen = () => on.connection("live");
-  mine.onerror = () => {
-    if (mine !== source) return;
+  current.onopen = () => on.connection("live");
+  current.onerror = () => {
+    if (current !== source) return;
     on.connection("lost");
-    if (mine.readyState === EventSource.CLOSED) again = setTimeout(() => connect(on), 2000);
+    if (current.readyState === EventSource.CLOSED) retryTimer = setTimeout(() => connect(on), 2000);
   };
-  hear("runs", (news) => {
+  listen("runs", (news) => {
     for (const row of news.followed) {
-      about(row.id).row = row;
+      runData(row.id).row = row;
       on.run(row.id);
     }
     on.list();
   });
-  hear("lines", (news) => {
-    take(news);
+  listen("lines", (news) => {
+    addLines(news);
     on.run(news.run);
   });
   for (const name of ["damaged", "gone"]) {
-    hear(name, (news) => {
-      about(news.run).trouble = news.message;
-      about(news.run).at = "";
+    listen(name, (news) => {
+      runData(news.run).trouble = news.message;
+      runData(news.run).at = "";
       on.run(news.run);
     });
   }
 }
 
 export function disconnect() {
-  clearTimeout(again);
+  clearTimeout(retryTimer);
   if (source) source.close();
   source = null;
 }

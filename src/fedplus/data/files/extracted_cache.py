@@ -1,4 +1,4 @@
-"""What took long to extract from a large archive is kept beside the downloads."""
+"""Caches arrays that take long to extract from a large archive, next to the downloads."""
 
 import contextlib
 import io
@@ -9,20 +9,20 @@ import numpy as np
 from fedplus._types import Host
 from fedplus.data.files import search_path
 from fedplus.data.files.formats import read_npz
-from fedplus.data.files.source import DAMAGED
+from fedplus.data.files.source import READ_ERRORS
 from fedplus.files import SHARED, write_atomically
 
 
 def cached_arrays(name: str, build: Callable[[], dict[str, Host]]) -> dict[str, Host]:
-    """The arrays of ``build()``, from the cache the second time.
+    """Return the arrays of ``build()``, which is called only if the cache does not have them.
 
     Args:
-        name: Says what they were made from and how: another name, another cache.
-        build: Reads the archive.
+        name: Identifies the archive and how it was read; each name has its own cache file.
+        build: Reads the archive and returns the arrays by name.
     """
     path = search_path.cache_folder() / "prepared" / f"{name}.npz"
     if path.is_file():
-        with contextlib.suppress(*DAMAGED):  # Then it is made anew.
+        with contextlib.suppress(*READ_ERRORS):  # A damaged cache file is rebuilt.
             return read_npz(path)
     arrays = build()
     path.parent.mkdir(parents=True, exist_ok=True)

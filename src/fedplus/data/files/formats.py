@@ -1,4 +1,4 @@
-"""Readers of the formats that the sets come in: idx, gzipped CSV, members of a zip, npz."""
+"""Parsers of data files: CSV (gzipped or not), npz, idx, and members of zip archives."""
 
 import collections
 import csv
@@ -16,12 +16,12 @@ from fedplus.data.files.limits import Budget, limit_stream
 from fedplus.data.files.source import DataError
 
 GZIP = b"\x1f\x8b"
-ROW = 16 * 2**20
-"""Bytes of the longest row of a CSV file."""
-CELL = 120
-"""Bytes that a cell of a CSV file takes beside its text, until it is a number among others."""
-COPIES = 3
-"""How often an array is in memory while a federation is made of it."""
+MAX_ROW_BYTES = 16 * 2**20
+"""Length of the longest row of a CSV file that is read."""
+CELL_OVERHEAD_BYTES = 120
+"""Memory that a cell of a CSV file takes in addition to its text, until it is converted to a number."""
+ARRAY_COPIES = 3
+"""How many copies of an array are in memory at once while a federation is built from it."""
 _HEADERS: dict[tuple[int, int], Any] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -30,11 +30,19 @@ IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x
 
 
 def read_idx(data: bytes, name: str) -> Host:
-    """An array in the format of MNIST: two zeros, a type, the number of axes, their lengths, data."""
+    """Parse an array in MNIST's format: two zeros, a type, the number of axes, their lengths, data.
+
+    Args:
+        data: Content of the file, gzipped or not.
+        name: Name of the file, for messages.
+
+    Raises:
+        DataError: The content is not in this format, or its length does not match its header.
+    """
     if data[:2] == GZIP:
         data = limit_stream(gzip.GzipFile(fileobj=io.BytesIO(data)), name).read()
-    ok = len(data) >= 4 and data[:2] == b"\0\0" and data[2] in IDX_TYPES
-    if not ok:
+    is_idx = len(data) >= 4 and data[:2] == b"\0\0" and data[2] in IDX_TYPES
+    if not is_idx:
         raise DataError(f"{name} must be an idx file, got {data[:4]!r} at its beginning.")
     axes = data[3]
     shape = tuple(int(n) for n in np.frombuffer(data, ">u4", axes, 4))
@@ -47,7 +55,7 @@ def read_idx(data: bytes, name: str) -> Host:
 
 
 def read_idx_file(path: Path) -> Host:
-    """An idx file, gzipped or not."""
+    """Return the array of an idx file, gzipped or not."""
     with limit_stream(path.open("rb"), path.name) as file:
         return read_idx(file.read(), path.name)
 
@@ -77,7 +85,7 @@ def read_npz(path: Path, budget: Budget | None = None) -> dict[str, Host]:
 
 
 def _require_array(stream: IO[bytes], entry: zipfile.ZipInfo, path: Path, budget: Budget) -> None:
-    """Compare the header with the limit and with the member's size before memory is taken."""
+    """Check the header against the limit and the member's size before memory is allocated."""
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:
         raise ValueError(f"{entry.filename} is of format {version}, which is not read")
@@ -85,7 +93,7 @@ def _require_array(stream: IO[bytes], entry: zipfile.ZipInfo, path: Path, budget
     if kind.hasobject:
         raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
     size = math.prod(shape) * kind.itemsize
-    budget.take(path, COPIES * max(size, 8 * max((*shape, 0))))
+    budget.take(path, ARRAY_COPIES * max(size, 8 * max((*shape, 0))))
     body = entry.file_size - stream.tell()
     if min((*shape, 0)) < 0 or size != body:
         raise ValueError(
@@ -101,13 +109,17 @@ def _require_readable(entry: zipfile.ZipInfo) -> None:
 
 
 def read_zip_member(path: Path, name: str) -> IO[bytes]:
-    """One file of a zip archive, read in place: nothing is unpacked onto the disk."""
+    """Open one file of a zip archive; nothing is unpacked onto the disk.
+
+    Raises:
+        DataError: The archive has no such file.
+    """
     archive = zipfile.ZipFile(path)
     try:
         entry = archive.getinfo(name)
     except KeyError:
-        have = ", ".join(archive.namelist()[:5])
-        raise DataError(f"{path} must contain {name}, got {have}, ...") from None
+        names = ", ".join(archive.namelist()[:5])
+        raise DataError(f"{path} must contain {name}, got {names}, ...") from None
     _require_readable(entry)
     return limit_stream(archive.open(entry), f"{path}: {name}")
 
@@ -122,31 +134,31 @@ def read_csv_rows(
 
     Args:
         path: The file.
-        encoding: Of its text.
-        delimiter: Between two cells.
+        encoding: Encoding of the text.
+        delimiter: Separator of two cells.
         budget: Memory that loading may take; by default a new one.
 
     Raises:
-        DataError: The file needs more memory than the limit, or a row is longer than ``ROW``.
+        DataError: The file needs more memory than the limit, or a row is longer than ``MAX_ROW_BYTES``.
     """
     budget = budget or Budget()
     with path.open("rb") as file:
-        packed = file.read(2) == GZIP
+        is_gzipped = file.read(2) == GZIP
         file.seek(0)
-        stream = gzip.GzipFile(fileobj=file) if packed else file
+        stream = gzip.GzipFile(fileobj=file) if is_gzipped else file
         text = io.TextIOWrapper(limit_stream(stream, path, budget), encoding=encoding, newline="")
         lines = _Lines(text, path)
         rows = []
         for row in csv.reader(lines, delimiter=delimiter):
             lines.length = 0
             if row:
-                budget.take(path, CELL * len(row))
+                budget.take(path, CELL_OVERHEAD_BYTES * len(row))
                 rows.append(row)
     return rows
 
 
 class _Lines:
-    """The lines of a text; a row that is too long for the memory is refused while it is read."""
+    """Iterates over the lines of a text, and raises while it reads a row that is too long."""
 
     def __init__(self, text: io.TextIOWrapper, path: Path) -> None:
         self.text, self.path, self.length = text, path, 0
@@ -155,11 +167,11 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        line = self.text.readline(ROW + 1)
+        line = self.text.readline(MAX_ROW_BYTES + 1)
         self.length += len(line)
-        if self.length > ROW:
+        if self.length > MAX_ROW_BYTES:
             raise DataError(
-                f"{self.path} must have rows of at most {ROW // 2**20} MB, got a longer one."
+                f"{self.path} must have rows of at most {MAX_ROW_BYTES // 2**20} MB, got a longer one."
             )
         if not line:
             raise StopIteration
@@ -167,13 +179,20 @@ class _Lines:
 
 
 def columns_by_name(rows: list[list[str]]) -> dict[str, list[str]]:
-    """The columns of rows with a header, by name."""
+    """Return the columns of a table by name.
+
+    Args:
+        rows: The rows; the first one is the header.
+
+    Raises:
+        ValueError: There is no header, two columns have one name, or a row has too few or many cells.
+    """
     if not rows:
         raise ValueError("it is empty")
     header, *body = rows
     if len(set(header)) < len(header):
-        twice, _ = collections.Counter(header).most_common(1)[0]
-        raise ValueError(f"two columns are called {twice!r}")
+        duplicate, _ = collections.Counter(header).most_common(1)[0]
+        raise ValueError(f"two columns are called {duplicate!r}")
     if any(len(row) != len(header) for row in body):
         line = next(i for i, row in enumerate(body) if len(row) != len(header))
         raise ValueError(
@@ -183,5 +202,5 @@ def columns_by_name(rows: list[list[str]]) -> dict[str, list[str]]:
 
 
 def parse_floats(texts: list[str]) -> Host:
-    """Floats; an empty text or ? is a missing number."""
-    return np.array([float(t) if t not in ("", "?") else np.nan for t in texts])
+    """Return the texts as floats; an empty text or "?" becomes NaN."""
+    return np.array([float(text) if text not in ("", "?") else np.nan for text in texts])

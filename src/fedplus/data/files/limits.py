@@ -1,7 +1,7 @@
-"""How much memory loading data may take: a limit that is checked before the memory is taken.
+"""A limit on the memory that loading data may take, checked before the memory is allocated.
 
-A file of a few megabytes can unpack to gigabytes, and its header can promise any size. All readers ask
-here first. ``FEDPLUS_MAX_DATA_MB`` raises the limit for people who have more.
+A file of a few megabytes can unpack to gigabytes, and its header can state any size, so all readers
+check here first. The environment variable ``FEDPLUS_MAX_DATA_MB`` sets another limit.
 """
 
 import io
@@ -37,7 +37,7 @@ def memory_limit() -> int:
 
 @final
 class Budget:
-    """Memory that loading may still take; shared by all files of one federation."""
+    """Counts the memory that loading takes; all files of one federation share one budget."""
 
     def __init__(self) -> None:
         self.limit = memory_limit()
@@ -45,11 +45,11 @@ class Budget:
         self._files: set[str] = set()
 
     def take(self, path: Path | str, size: int) -> None:
-        """Count memory that is about to be taken.
+        """Count memory that is about to be allocated.
 
         Args:
             path: The file that is being read, for the message.
-            size: Bytes.
+            size: Number of bytes.
 
         Raises:
             DataError: The limit would be exceeded.
@@ -62,8 +62,8 @@ class Budget:
         needed = -(-self.taken // MB)
         raise DataError(
             f"{path} must need at most {self.limit // MB} MB of memory to load{others}, got "
-            f"{needed} MB or more. Set {VARIABLE}={-(-needed * 5 // 4)} if the data are meant to be so "
-            "large."
+            f"{needed} MB or more. Set {VARIABLE}={-(-needed * 5 // 4)} if the data are meant to be "
+            "this large."
         )
 
 
@@ -71,34 +71,34 @@ class Readable(Protocol):
     """A source of bytes: a file, a gzip file or a member of an archive."""
 
     def read(self, size: int, /) -> bytes:
-        """Return at most so many bytes; none at the end."""
+        """Return at most ``size`` bytes, and no bytes at the end."""
         ...
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the source."""
         ...
 
 
 @final
 class LimitedStream(io.RawIOBase):
-    """A stream whose bytes are counted as they are read."""
+    """A stream that counts its bytes in a budget as they are read."""
 
     def __init__(self, stream: Readable, path: Path | str, budget: Budget) -> None:
         self._stream, self._path, self._budget = stream, path, budget
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
-        """Read as much as fits."""
+        """Read up to ``len(buffer)`` bytes into the buffer, and return their number."""
         content = self._stream.read(len(buffer))
         self._budget.take(self._path, len(content))
         buffer[: len(content)] = content
         return len(content)
 
     def close(self) -> None:
-        """Close the stream below, too."""
+        """Close this stream and the one it reads from."""
         self._stream.close()
         super().close()
 
@@ -106,5 +106,5 @@ class LimitedStream(io.RawIOBase):
 def limit_stream(
     stream: Readable, path: Path | str, budget: Budget | None = None
 ) -> io.BufferedReader:
-    """Return the stream, which from now on refuses to give more than the limit."""
+    """Return a buffered stream that raises ``DataError`` when more than the limit is read."""
     return io.BufferedReader(LimitedStream(stream, path, budget or Budget()), 1 << 16)

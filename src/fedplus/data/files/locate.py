@@ -1,4 +1,4 @@
-"""Finds data files, downloads what is missing, and reads them."""
+"""Finds data files, downloads those that are missing, and reads them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,51 +10,59 @@ from fedplus.data.files.source import DataError, File, Source
 
 
 class LocatedFile(NamedTuple):
-    """A file, and where it is if it is there."""
+    """A file and its path, or None if it is in none of the searched folders."""
 
     file: File
     path: Path | None
 
 
 def locate(source: Source) -> list[LocatedFile]:
-    """Where a source's files are; nothing is downloaded, nothing is checked."""
-    return [LocatedFile(file, _there(file)) for file in source.files]
+    """Return where a source's files are; nothing is downloaded or checked."""
+    return [LocatedFile(file, _find(file)) for file in source.files]
 
 
 def choose_source(sources: Sequence[Source]) -> Source:
-    """The first source whose files are all there, else the first that can be downloaded."""
+    """Return the first source whose files are all present, else the first that can be downloaded."""
     for source in sources:
-        if all(found.path for found in locate(source)):
+        if all(located.path for located in locate(source)):
             return source
     for source in sources:
-        if all(found.path or found.file.urls for found in locate(source)):
+        if all(located.path or located.file.urls for located in locate(source)):
             return source
     return sources[-1]
 
 
 def fetch(sources: Sequence[Source], show: bool | None = None) -> tuple[Source, list[Path]]:
-    """The chosen source and its files: found, or downloaded, and checked.
+    """Find or download the files of one source, and check them.
 
     Args:
         sources: Different files with the same data.
-        show: Progress bars: None: if standard error is a terminal and this is not CI.
+        show: Whether to show progress bars; None shows them if standard error is a terminal and
+            this is not CI.
+
+    Returns:
+        The chosen source and the paths of its files.
+
+    Raises:
+        DataError: A file is absent and cannot be downloaded, or has a wrong checksum.
     """
     source = choose_source(sources)
-    return source, [_path(found, show) for found in locate(source)]
+    return source, [_checked_path(located, show) for located in locate(source)]
 
 
 def load_source(sources: Sequence[Source]) -> Any:
-    """The data itself."""
+    """Fetch the files of one of the sources and return the data in them."""
     source, paths = fetch(sources)
     return source(paths)
 
 
-def _there(file: File) -> Path | None:
-    return next((p for f in search_path.search_folders() if (p := f / file.path).is_file()), None)
+def _find(file: File) -> Path | None:
+    paths = (folder / file.path for folder in search_path.search_folders())
+    return next((path for path in paths if path.is_file()), None)
 
 
-def _path(found: LocatedFile, show: bool | None) -> Path:
-    file, path = found
+def _checked_path(located: LocatedFile, show: bool | None) -> Path:
+    file, path = located
     cached = search_path.cache_folder() / file.path
     if path is not None and has_checksum(path, file.checksum):
         return path
@@ -64,18 +72,18 @@ def _path(found: LocatedFile, show: bool | None) -> Path:
             f"version. Replace it (from {file.comes_from}) or remove it."
         )
     if not file.urls or search_path.is_offline():
-        why = f"{search_path.OFFLINE} is set" if file.urls else "it cannot be downloaded"
-        raise DataError(_absent(file, cached, why))
+        reason = f"{search_path.OFFLINE} is set" if file.urls else "it cannot be downloaded"
+        raise DataError(_absence_message(file, cached, reason))
     try:
         return download(file, cached, show)
     except OSError as error:
-        raise DataError(_absent(file, cached, str(error))) from error
+        raise DataError(_absence_message(file, cached, str(error))) from error
 
 
-def _absent(file: File, cached: Path, why: str) -> str:
-    wanted = f" ({file.checksum})" if file.checksum else ""
+def _absence_message(file: File, cached: Path, reason: str) -> str:
+    checksum = f" ({file.checksum})" if file.checksum else ""
     return (
-        f"{file.path} must be there, got no such file, and {why}. It comes from "
-        f"{file.comes_from}{wanted}. Put it at {cached}, or in a folder of the same layout that "
+        f"{file.path} must be there, got no such file, and {reason}. It comes from "
+        f"{file.comes_from}{checksum}. Put it at {cached}, or in a folder of the same layout that "
         f"{search_path.VARIABLE} names."
     )

@@ -1,4 +1,4 @@
-"""A data file and where it comes from."""
+"""A data file, its origin, and the reader of one or more such files."""
 
 import csv
 import dataclasses
@@ -10,12 +10,17 @@ from typing import Any
 
 from fedplus.check import SettingError
 
-DAMAGED = (OSError, ValueError, KeyError, EOFError, zlib.error, zipfile.BadZipFile, csv.Error)
-"""What reading a damaged file raises."""
+READ_ERRORS = (OSError, ValueError, KeyError, EOFError, zlib.error, zipfile.BadZipFile, csv.Error)
+"""Exceptions that reading a damaged file raises."""
 
 
 class DataError(SettingError):
-    """A data file is absent, damaged or not what it should be: one line that says what to do."""
+    """A data file is absent, damaged or of the wrong kind; the message says what to do."""
+
+
+def error_reason(error: BaseException) -> str:
+    """Return the message of an error in one line, or its type if it has no message."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,11 +28,11 @@ class File:
     """One file.
 
     Args:
-        path: Under the data folder, e.g. ``mnist/train-images-idx3-ubyte.gz``.
-        checksum: ``sha256:...`` or ``md5:...``; empty where the publisher gives none and the reader
-            checks what is inside.
-        urls: Where to download it; each is tried in turn. None: a person has to put it there.
-        origin: In words, where a person gets it.
+        path: Path under the data folder, e.g. ``mnist/train-images-idx3-ubyte.gz``.
+        checksum: ``sha256:...`` or ``md5:...``; empty if the publisher gives none and the reader checks
+            the content.
+        urls: Addresses to download it from, tried in turn. Without any, the user has to place the file.
+        origin: Where a person gets the file, in words.
     """
 
     path: str
@@ -37,28 +42,38 @@ class File:
 
     @property
     def comes_from(self) -> str:
-        """For a person."""
+        """Where a person gets the file, for messages."""
         return self.origin or (self.urls[0] if self.urls else "no public address")
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Files that together hold some data, and how to read them."""
+    """Files that together hold some data, and the function that reads them.
+
+    Args:
+        files: The files.
+        read: (path of the first file, path of the second file, ...) ↦ the data.
+    """
 
     files: tuple[File, ...]
     read: Callable[..., Any]
-    """(path of the first file, of the second, ...) ↦ the data."""
 
     def __call__(self, paths: list[Path]) -> Any:
-        """The data; a file that is not what it should be is a ``DataError``."""
+        """Read the data.
+
+        Args:
+            paths: Where the files are, in the order of ``files``.
+
+        Raises:
+            DataError: A file is damaged or not the published one.
+        """
         try:
             return self.read(*paths)
         except DataError:
             raise
-        except DAMAGED as error:
-            told = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-            where = ", ".join(map(str, paths))
+        except READ_ERRORS as error:
+            names = ", ".join(map(str, paths))
             raise DataError(
-                f"{where} must be as published, got an error while reading: {told}. "
+                f"{names} must be as published, got an error while reading: {error_reason(error)}. "
                 "Remove it and fetch it again."
             ) from error

@@ -1,4 +1,7 @@
-"""The data sets that have a name: a new one is a module here and a line below."""
+"""``SETS``: the data sets that ``load`` knows by name.
+
+To add one, write a module here that defines a ``DataSet``, and list it in ``SETS``.
+"""
 
 from fedplus.data.sets import (
     digits,
@@ -19,8 +22,8 @@ from fedplus.data.sets import (
 from fedplus.data.sets.base import DataSet
 
 SETS: dict[str, DataSet] = {
-    one.name: one
-    for one in (
+    data_set.name: data_set
+    for data_set in (
         digits.ROBUST,
         digits.PERSONAL,
         synthetic_regression.SET,

@@ -1,4 +1,4 @@
-"""A data set that can be loaded by name."""
+"""``DataSet``: a data set that can be loaded by name, and the checks of its settings."""
 
 import dataclasses
 import inspect
@@ -12,17 +12,17 @@ from fedplus.data.files import Source
 
 @dataclasses.dataclass(frozen=True)
 class DataSet:
-    """Its name, how it is made, and what a reader has to know of it.
+    """The name of a data set, the function that builds it, and facts for its card.
 
     Args:
-        name: By which it is loaded.
-        make: (seed=..., settings) ↦ Federation, deterministic.
-        summary: One line.
+        name: Name by which it is loaded.
+        make: Function (seed=..., settings) ↦ Federation; it is deterministic.
+        summary: One line that describes it.
         source: Who published the data.
-        licence: Of the data.
-        differences: From the paper's set, or that the paper has none.
-        needs: Of each thing it needs, the sources that have it.
-        stand_in_for: The set it stands in for.
+        licence: Licence of the data.
+        differences: How it differs from the paper's data set, or that the paper has none.
+        needs: The data it needs; each item lists alternative sources of the same data.
+        stand_in_for: Name of the data set that it replaces.
     """
 
     name: str
@@ -36,29 +36,38 @@ class DataSet:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Names and defaults of what can be set beside the seed."""
-        given = inspect.signature(self.make).parameters
-        return {name: p.default for name, p in given.items() if name != "seed"}
+        """Names and defaults of all settings except the seed."""
+        parameters = inspect.signature(self.make).parameters
+        return {name: p.default for name, p in parameters.items() if name != "seed"}
 
     def load(self, seed: int, **settings: Any) -> Federation:
-        """Make the federation, and say of it what is known."""
+        """Build the federation, with its metadata.
+
+        Args:
+            seed: Seed of all random choices.
+            **settings: Settings that differ from their defaults.
+
+        Raises:
+            SettingError: A setting does not exist or has a wrong value.
+            DataError: A file is absent or damaged.
+        """
         require_integer("seed", seed, 0, kinds=int)
         for name, value in settings.items():
             known = ", ".join(self.settings) or "none"
             require(name in self.settings, f"setting of {self.name}", name, f"one of: {known}")
-            require_like(value, self.settings[name], f"{self.name}'s {name}")
-        made = self.make(seed=seed, **settings)
+            require_same_kind(value, self.settings[name], f"{self.name}'s {name}")
+        federation = self.make(seed=seed, **settings)
         used = {"seed": seed} | self.settings | settings
         info = dataclasses.replace(
-            made.info, summary=self.summary, source=self.source, licence=self.licence,
+            federation.info, summary=self.summary, source=self.source, licence=self.licence,
             differences=self.differences, stand_in_for=self.stand_in_for,
             settings=", ".join(f"{name}={value}" for name, value in used.items()),
         )  # fmt: skip
-        return made._replace(name=self.name, info=info)
+        return federation._replace(name=self.name, info=info)
 
 
-def require_like(value: Any, default: Any, name: str) -> None:
-    """Require a value of the default's kind: counts are at least 1, shares below 1."""
+def require_same_kind(value: Any, default: Any, name: str) -> None:
+    """Raise unless the value is of the default's kind: counts are at least 1, shares below 1."""
     if isinstance(default, str):
         require(isinstance(value, str), name, repr(value), "a text")
     elif isinstance(default, int):
@@ -66,5 +75,5 @@ def require_like(value: Any, default: Any, name: str) -> None:
     elif value is not None or default is not None:
         require_number(value, name, least=0)
         if name.endswith("share"):
-            low = name.endswith("validation_share") or value > 0
-            require(low and value < 1, name, value, "a share between 0 and 1")
+            is_allowed = name.endswith("validation_share") or value > 0
+            require(is_allowed and value < 1, name, value, "a share between 0 and 1")

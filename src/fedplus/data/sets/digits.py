@@ -1,4 +1,4 @@
-"""``digits-robust`` and ``digits-personal``: the 8 × 8 digits that scikit-learn carries."""
+"""``digits-robust`` and ``digits-personal``: the 8 × 8 digits that come with scikit-learn."""
 
 import functools
 
@@ -9,17 +9,17 @@ from fedplus.data.federation import Federation
 from fedplus.data.metadata import Metadata
 from fedplus.data.sets import image_variants
 from fedplus.data.sets.base import DataSet
+from fedplus.extras import import_extra
 
-INFO = Metadata(classes=tuple("0123456789"), image=(8, 8))
+INFO = Metadata(classes=tuple("0123456789"), image_shape=(8, 8))
 SOURCE = "Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998), in scikit-learn"
 LICENCE = "CC BY 4.0 (UCI)"
 
 
 @functools.cache
 def _digits() -> tuple[Host, Host]:
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
+    datasets = import_extra("sklearn.datasets", "data", "the digits data set")
+    images, labels = datasets.load_digits(return_X_y=True)
     standard = ((images - images.mean()) / images.std()).astype(np.float32)
     return standard, labels.astype(np.int32)
 
@@ -28,7 +28,7 @@ def robust(
     *, seed: int, parties: int = 10, outliers: float | None = None, test_share: float = 0.5,
     validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """See ``image_variants.robust``."""
+    """Build ``digits-robust``; see ``image_variants.robust``."""
     return image_variants.robust(
         *_digits(), INFO, seed=seed, parties=parties, outliers=outliers, test_share=test_share,
         validation_share=validation_share,
@@ -39,12 +39,12 @@ def personal(
     *, seed: int, parties: int = 10, outliers: float | None = None, scale: float = 1.0,
     noisy_classes: int = 2, test_share: float = 0.5, validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """See ``image_variants.personal``."""
-    made = robust(
+    """Build ``digits-personal``; see ``image_variants.personal``."""
+    federation = robust(
         seed=seed, parties=parties, outliers=outliers, test_share=test_share,
         validation_share=validation_share,
     )  # fmt: skip
-    return image_variants.personal(made, seed=seed, scale=scale, noisy_classes=noisy_classes)
+    return image_variants.personal(federation, seed=seed, scale=scale, noisy_classes=noisy_classes)
 
 
 ROBUST = DataSet(

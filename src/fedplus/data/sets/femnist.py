@@ -1,4 +1,4 @@
-"""``femnist``: lower-case letters a to j of EMNIST, five a party."""
+"""``femnist``: lower-case letters a to j of EMNIST, five letters per party."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from fedplus.data.federation import Federation
 from fedplus.data.files import DataError, File, Source, load_source
 from fedplus.data.files.extracted_cache import cached_arrays
 from fedplus.data.files.formats import read_idx, read_zip_member
-from fedplus.data.sets import letters as recipe
+from fedplus.data.sets import letters as letter_sets
 from fedplus.data.sets.base import DataSet
 
-FIRST = 36
-"""EMNIST's label of a in its split "byclass": digits, then capitals, then small letters."""
+LABEL_OF_A = 36
+"""EMNIST's label of "a" in its split "byclass": digits, capital letters, small letters."""
 ARCHIVE = File(
     "emnist/gzip.zip", "md5:58c8d27c78d21e728a6bc7b3cc06412e",
     ("https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",),
@@ -21,32 +21,36 @@ ARCHIVE = File(
 
 
 def read_emnist(path: Path) -> tuple[Host, Host]:
-    """Images (n, 784) and labels 0 to 9 of the letters a to j, upright."""
-    return _parts(path, "images"), _parts(path, "labels").astype(np.int32)
+    """Return upright images (n, 784) and labels 0 to 9 of the letters a to j."""
+    return _read_both_parts(path, "images"), _read_both_parts(path, "labels").astype(np.int32)
 
 
-def _parts(path: Path, what: str) -> Host:
-    both = []
+def _read_both_parts(path: Path, kind: str) -> Host:
+    """Return the images or the labels of the letters a to j, training part first."""
+    parts = []
     for part in ("train", "test"):
-        labels = _idx(path, part, "labels-idx1")
-        wanted = (labels >= FIRST) & (labels < FIRST + 10)
-        if what == "labels":
-            both.append(labels[wanted] - FIRST)
+        labels = _read_idx_member(path, part, "labels-idx1")
+        is_used = (labels >= LABEL_OF_A) & (labels < LABEL_OF_A + 10)
+        if kind == "labels":
+            parts.append(labels[is_used] - LABEL_OF_A)
             continue
-        images = _idx(path, part, "images-idx3")
+        images = _read_idx_member(path, part, "images-idx3")
         if images.shape[1:] != (28, 28) or len(images) != len(labels):
-            raise DataError(f"{path} must hold a 28 × 28 image a label, got {images.shape}.")
-        both.append(images[wanted].transpose(0, 2, 1).reshape(-1, 784))  # Stored on their side.
-    return np.concatenate(both)
+            raise DataError(f"{path} must hold a 28 × 28 image per label, got {images.shape}.")
+        # EMNIST stores images transposed.
+        parts.append(images[is_used].transpose(0, 2, 1).reshape(-1, 784))
+    return np.concatenate(parts)
 
 
-def _idx(path: Path, part: str, kind: str) -> Host:
+def _read_idx_member(path: Path, part: str, kind: str) -> Host:
     name = f"gzip/emnist-byclass-{part}-{kind}-ubyte.gz"
-    with read_zip_member(path, name) as packed:
-        return read_idx(packed.read(), name)
+    with read_zip_member(path, name) as member:
+        return read_idx(member.read(), name)
 
 
 def _read(path: Path) -> tuple[Host, Host]:
+    """Return images and labels, from the cache if they were extracted before."""
+
     def build() -> dict[str, Host]:
         x, y = read_emnist(path)
         return {"x": x, "y": y}
@@ -62,9 +66,9 @@ def make(
     *, seed: int, parties: int = 200, letters: int = 5, test_share: float = 0.2,
     validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """See ``letters.federation``."""
+    """Build ``femnist``; see ``letters.build_federation``."""
     x, y = load_source(EMNIST)
-    return recipe.federation(
+    return letter_sets.build_federation(
         x.astype(np.float32) / 255, y, seed=seed, parties=parties, letters=letters,
         test_share=test_share, validation_share=validation_share,
     )  # fmt: skip
@@ -73,7 +77,7 @@ def make(
 SET = DataSet(
     "femnist", make, "letters a to j of EMNIST over 200 parties, five letters each",
     "EMNIST by class (Cohen et al. 2017), from NIST Special Database 19", "US government work",
-    "Five letters a party, as the paper says; FedProx's code gives three: letters=3. No two "
+    "Five letters per party, as the paper says; FedProx's code gives three: letters=3. No two "
     "parties share an image; in FedProx's code they do. FedProx counts 18,345 images.",
     (EMNIST,),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""GloVe's vectors of the words that a corpus uses."""
+"""GloVe's word vectors, restricted to the words of a corpus."""
 
 import hashlib
 from collections.abc import Iterable
@@ -30,46 +30,51 @@ LICENCE = "PDDL 1.0"
 
 
 def sources(features: int, words: Iterable[str] = ()) -> tuple[Source, ...]:
-    """Where vectors of that many entries are: a subset that is there, else Stanford's archive."""
+    """Return the sources of the vectors: a small subset if there is one, and Stanford's archive.
+
+    Args:
+        features: Number of entries of a vector.
+        words: Words to read from the archive.
+    """
     require(features in SIZES, "features", features, f"one of {', '.join(map(str, SIZES))}")
-    wanted = frozenset(words)
-    whole = Source((ARCHIVE,), lambda path: _from_archive(path, features, wanted))
+    vocabulary = frozenset(words)
+    archive = Source((ARCHIVE,), lambda path: _read_archive(path, features, vocabulary))
     if features not in SUBSETS:
-        return (whole,)
+        return (archive,)
     name = f"glove/glove_6B_{features}d_subset.npz"
-    return (Source((File(name, f"sha256:{SUBSETS[features]}"),), _from_subset), whole)
+    return (Source((File(name, f"sha256:{SUBSETS[features]}"),), _read_subset), archive)
 
 
 def word_vectors(words: Iterable[str], features: int) -> tuple[list[str], Host]:
-    """Those of the words that GloVe knows, in alphabetical order, and their vectors."""
-    wanted = set(words)
-    known, table = load_source(sources(features, wanted))
-    place = {word: i for i, word in enumerate(known)}
-    kept = sorted(word for word in wanted if word in place)
-    return kept, table[[place[word] for word in kept]].astype(np.float32)
+    """Return the words that GloVe knows, in alphabetical order, and their vectors."""
+    vocabulary = set(words)
+    available, vectors = load_source(sources(features, vocabulary))
+    row_of_word = {word: i for i, word in enumerate(available)}
+    known = sorted(word for word in vocabulary if word in row_of_word)
+    return known, vectors[[row_of_word[word] for word in known]].astype(np.float32)
 
 
-def _from_subset(path: Path) -> tuple[list[str], Host]:
+def _read_subset(path: Path) -> tuple[list[str], Host]:
     arrays = read_npz(path)
     return arrays["words"].tobytes().decode("utf-8").split("\n"), arrays["vectors"]
 
 
-def _from_archive(path: Path, features: int, wanted: frozenset[str]) -> tuple[list[str], Host]:
-    """The text file of 400,000 lines is read once for a list of words, and then kept."""
-    listed = "\n".join(sorted(wanted)).encode()
+def _read_archive(path: Path, features: int, vocabulary: frozenset[str]) -> tuple[list[str], Host]:
+    """Return words and vectors; the text file of 400,000 lines is read once per vocabulary."""
+    key = "\n".join(sorted(vocabulary)).encode()
 
     def build() -> dict[str, Host]:
         words, rows = [], []
         with read_zip_member(path, f"glove.6B.{features}d.txt") as lines:
             for line in lines:
                 word, _, numbers = line.partition(b" ")
-                if word.decode("utf-8") in wanted:
+                if word.decode("utf-8") in vocabulary:
                     words.append(word)
                     rows.append(np.array(numbers.split(), dtype=np.float32))
         if not rows or any(len(row) != features for row in rows):
             raise DataError(f"{path} must hold vectors of {features} numbers for these words.")
         return {"words": np.frombuffer(b"\n".join(words), np.uint8), "vectors": np.stack(rows)}
 
-    name = f"glove-{features}d-{hashlib.sha256(listed).hexdigest()[:16]}"
+    name = f"glove-{features}d-{hashlib.sha256(key).hexdigest()[:16]}"
     arrays = cached_arrays(name, build)
     return arrays["words"].tobytes().decode("utf-8").split("\n"), arrays["vectors"]

@@ -1,4 +1,4 @@
-"""``heart-disease``: patients of four hospitals."""
+"""``heart-disease``: patients of four hospitals, one party per hospital."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from fedplus.data.files.formats import columns_by_name, parse_floats, read_csv_r
 from fedplus.data.metadata import Metadata
 from fedplus.data.partition import by_column
 from fedplus.data.sets.base import DataSet
-from fedplus.data.tables import federation_with_missing_values
+from fedplus.data.tables import federation_with_imputed_means
 
 ADDRESS = "https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/"
 HOSPITALS = {
@@ -25,26 +25,27 @@ MEASURES = (
     "age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak",
     "slope", "ca", "thal",
 )  # fmt: skip
-KINDS = {"cp": (1, 2, 3, 4), "restecg": (0, 1, 2), "slope": (1, 2, 3), "thal": (3, 6, 7)}
-"""Measures whose numbers name kinds: each kind becomes an input of its own."""
+CATEGORIES = {"cp": (1, 2, 3, 4), "restecg": (0, 1, 2), "slope": (1, 2, 3), "thal": (3, 6, 7)}
+"""Categorical measures and their values; each value becomes an input of 0 and 1."""
 ZERO_IS_MISSING = ("trestbps", "chol")
 
 
-def _from_uci(*paths: Path) -> tuple[Host, Host]:
-    rows, whose = [], []
+def _read_uci(*paths: Path) -> tuple[Host, Host]:
+    """Return the numbers (n, 14) and the hospital of each patient, from UCI's four files."""
+    rows, hospitals = [], []
     for name, path in zip(HOSPITALS, paths, strict=True):
-        mine = [row for row in read_csv_rows(path) if row]
-        if any(len(row) != len(MEASURES) + 1 for row in mine):
-            raise DataError(f"{path} must have 14 numbers a patient.")
-        rows += mine
-        whose += [name] * len(mine)
-    return np.stack([parse_floats(row) for row in rows]), np.array(whose)
+        patients = [row for row in read_csv_rows(path) if row]
+        if any(len(row) != len(MEASURES) + 1 for row in patients):
+            raise DataError(f"{path} must have 14 numbers per patient.")
+        rows += patients
+        hospitals += [name] * len(patients)
+    return np.stack([parse_floats(row) for row in rows]), np.array(hospitals)
 
 
-def _from_csv(path: Path) -> tuple[Host, Host]:
+def _read_csv(path: Path) -> tuple[Host, Host]:
     table = columns_by_name(read_csv_rows(path))
-    whose = np.array(table["hospital"])
-    return np.stack([parse_floats(table[name]) for name in (*MEASURES, "num")], axis=1), whose
+    numbers = np.stack([parse_floats(table[name]) for name in (*MEASURES, "num")], axis=1)
+    return numbers, np.array(table["hospital"])
 
 
 PATIENTS = (
@@ -55,7 +56,7 @@ PATIENTS = (
                 "sha256:e86c1d4a588c1da88037222f421cbfca1e30a0a8a845112fa5b22bcd5e839216",
             ),
         ),
-        _from_csv,
+        _read_csv,
     ),
     Source(
         tuple(
@@ -66,39 +67,47 @@ PATIENTS = (
             )
             for name, file in FILES.items()
         ),
-        _from_uci,
+        _read_uci,
     ),
 )
 
 
 def make(*, seed: int, test_share: float = 0.2, validation_share: float = 0.0) -> Federation:
-    """Y says whether there is a disease. Gaps become training means, with an input that says so."""
-    table, whose = load_source(PATIENTS)
-    x = _inputs(table[:, :-1])
+    """Build the federation; the label is 1 if the patient has a heart disease.
+
+    Missing values become training means, and an additional input of 0 and 1 marks them.
+
+    Args:
+        seed: Seed of the choice of test samples.
+        test_share: Share of a hospital's patients for testing.
+        validation_share: Share of the training patients for validation.
+    """
+    table, hospital = load_source(PATIENTS)
+    x = _encode_inputs(table[:, :-1])
     y = (table[:, -1] > 0).astype(np.int32)
-    rows = by_column(whose)(y, np.random.default_rng(0))
-    made = federation_with_missing_values(
+    rows = by_column(hospital)(y, np.random.default_rng(0))
+    federation = federation_with_imputed_means(
         x, y, rows, {"seed": seed, "test_share": test_share, "validation_share": validation_share}
     )
-    return made.standardise()._replace(info=Metadata(classes=("healthy", "disease")))
+    return federation.standardise()._replace(info=Metadata(classes=("healthy", "disease")))
 
 
-def _inputs(table: Host) -> Host:
-    """Numbers as they are, kinds as 0 and 1, and for what is missing anywhere whether it is."""
-    made = []
+def _encode_inputs(table: Host) -> Host:
+    """Return numbers as they are, categories as 0 and 1, and a 0/1 input for each gappy measure."""
+    inputs = []
     for name, column in zip(MEASURES, table.T, strict=True):
-        gone = np.isnan(column) | ((column == 0) & (name in ZERO_IS_MISSING))
-        if name in KINDS:
-            made += [(column == kind).astype(float) for kind in KINDS[name]]
+        is_missing = np.isnan(column) | ((column == 0) & (name in ZERO_IS_MISSING))
+        if name in CATEGORIES:
+            inputs += [(column == value).astype(float) for value in CATEGORIES[name]]
         else:
-            made.append(np.where(gone, np.nan, column))
-        if gone.any():
-            made.append(gone.astype(float))
-    return np.stack(made, axis=1)
+            inputs.append(np.where(is_missing, np.nan, column))
+        if is_missing.any():
+            inputs.append(is_missing.astype(float))
+    return np.stack(inputs, axis=1)
 
 
 SET = DataSet(
     "heart-disease", make, "patients of four hospitals: is there a heart disease?",
     "UCI Heart Disease (Janosi, Steinbrunn, Pfisterer and Detrano 1989)", "CC BY 4.0",
-    "Not in the paper: a federation that is one by nature.", (PATIENTS,),
+    "Not in the paper: its parties are real ones.", (PATIENTS,),
 )  # fmt: skip

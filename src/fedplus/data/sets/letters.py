@@ -1,4 +1,4 @@
-"""What ``femnist`` and its stand-in share: letters a to j, a few of them a party."""
+"""The shared part of ``femnist`` and its stand-in: letters a to j, a few letters per party."""
 
 import numpy as np
 
@@ -6,41 +6,49 @@ from fedplus._types import Host
 from fedplus.check import require
 from fedplus.data.federation import Federation
 from fedplus.data.metadata import Metadata
-from fedplus.data.partition import class_holders, draw_rows
+from fedplus.data.partition import assign_classes, draw_rows
 
 LETTERS = "abcdefghij"
-INFO = Metadata(classes=tuple(LETTERS), image=(28, 28))
-MOST = 4000
-"""Images of a letter that are used at most, as in FedProx's code."""
+INFO = Metadata(classes=tuple(LETTERS), image_shape=(28, 28))
+MAX_IMAGES = 4000
+"""Largest number of images of a letter that is used, as in FedProx's code."""
 
 
-def federation(
+def build_federation(
     x: Host, y: Host, *, seed: int, parties: int, letters: int, test_share: float,
     validation_share: float,
 ) -> Federation:  # fmt: skip
-    """Sizes 5 + ⌊lognormal(4, 1)⌋, in equal parts over a party's letters; no image twice.
+    """Build a federation in which a party has a few letters and 5 + ⌊lognormal(4, 1)⌋ images.
 
-    Where all parties together want more of a letter than there is, each gets one image and its part of
-    what is left.
+    A party's images are divided equally among its letters. No image is used twice: if there are too few
+    images of a letter, each of its parties gets one image and a proportional share of the rest.
+
+    Args:
+        x: Images (n, 784).
+        y: Labels 0 to 9.
+        seed: Seed of the partition and of the test samples.
+        parties: Number N of parties.
+        letters: Number of letters of a party.
+        test_share: Share of a party's images for testing.
+        validation_share: Share of the training images for validation.
     """
     require(1 <= letters <= 10, "letters", letters, "from 1 to 10")
 
-    def how(y: Host, rng: np.random.Generator) -> dict[str, Host]:
+    def partition(y: Host, rng: np.random.Generator) -> dict[str, Host]:
         sizes = 5 + np.floor(rng.lognormal(4, 1, parties)).astype(np.int64)
         wanted = np.zeros((parties, len(LETTERS)), dtype=np.int64)
-        for mine, held, size in zip(
-            wanted, class_holders(parties, letters, 10), sizes, strict=True
-        ):
-            mine[held] = np.diff(np.arange(letters + 1) * size // letters)
-        there, holders_of = np.minimum(np.bincount(y, minlength=10), MOST), (wanted > 0).sum(0)
-        enough = bool((there >= holders_of).all())
-        require(enough, "parties", parties, "fewer: some letter has not an image for each of them")
-        spare = np.maximum(wanted.sum(0) - holders_of, 1)
-        share = np.minimum(1, (there - holders_of) / spare)
+        has_letter = assign_classes(parties, letters, 10)
+        for party, is_own, size in zip(wanted, has_letter, sizes, strict=True):
+            party[is_own] = np.diff(np.arange(letters + 1) * size // letters)
+        available = np.minimum(np.bincount(y, minlength=10), MAX_IMAGES)
+        holders = (wanted > 0).sum(0)
+        is_enough = bool((available >= holders).all())
+        require(is_enough, "parties", parties, "fewer: a letter has fewer images than parties")
+        share = np.minimum(1, (available - holders) / np.maximum(wanted.sum(0) - holders, 1))
         more = np.floor(np.maximum(wanted - 1, 0) * share).astype(np.int64)
         return draw_rows(y, (wanted > 0) + more, rng)
 
-    made = Federation.from_partition(
-        x, y, how, seed=seed, test_share=test_share, validation_share=validation_share
+    federation = Federation.from_partition(
+        x, y, partition, seed=seed, test_share=test_share, validation_share=validation_share
     )
-    return made._replace(info=INFO)
+    return federation._replace(info=INFO)

@@ -1,4 +1,4 @@
-"""``mnist``: 1,000 parties with one digit each, sizes by a power law."""
+"""``mnist``: 1,000 parties with one digit each and sizes that follow a power law."""
 
 import numpy as np
 
@@ -9,53 +9,53 @@ from fedplus.data.partition import shards
 from fedplus.data.sets.base import DataSet
 from fedplus.data.sets.mnist_files import INFO, LICENCE, MNIST, SOURCE, load_images, scale
 
-LEAST = 10
-"""Images that a party has at least, as in FedProx's code."""
-EXACT = 256
-"""Rows whose squares of bytes add up without rounding in float32, in whatever order."""
+MIN_IMAGES = 10
+"""Smallest number of images of a party, as in FedProx's code."""
+BLOCK_ROWS = 256
+"""Number of rows whose squared bytes float32 adds without rounding, in any order."""
 
 
 def make(
     *, seed: int, parties: int = 1000, digits: int = 1, uneven: float = 2.0,
     test_share: float = 0.2, validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """All 70,000 images.
+    """Divide all 70,000 images.
 
     Args:
-        seed: Of who gets which image.
-        parties: N.
-        digits: A party's.
+        seed: Seed of the partition.
+        parties: Number N of parties.
+        digits: Number of digits of a party.
         uneven: See ``partition.shards``.
-        test_share: The paper's is 0.2.
-        validation_share: Of the training images.
+        test_share: Share of a party's images for testing; 0.2 in the paper.
+        validation_share: Share of the training images for validation.
     """
     require(1 <= digits <= 10, "digits", digits, "from 1 to 10")
     x, y = load_images()
-    how = shards(parties, digits, uneven=uneven, least=-(-LEAST // digits))
+    partition = shards(parties, digits, uneven=uneven, least=-(-MIN_IMAGES // digits))
     federation = Federation.from_partition(
-        _pixel_by_pixel(x), y, how, seed=seed, test_share=test_share,
+        _standardise_pixels(x), y, partition, seed=seed, test_share=test_share,
         validation_share=validation_share,
     )  # fmt: skip
     return federation._replace(info=INFO)
 
 
-def _pixel_by_pixel(x: Host) -> Host:
-    """Each pixel less its mean, over its standard deviation + 0.001, in units of 255."""
+def _standardise_pixels(x: Host) -> Host:
+    """Return (x/255 − mean)/(deviation + 0.001), with mean and deviation of each pixel."""
     total, squares = np.zeros((2, x.shape[1]))
-    for first in range(0, len(x), EXACT):
-        block = x[first : first + EXACT].astype(np.float32)
+    for first in range(0, len(x), BLOCK_ROWS):
+        block = x[first : first + BLOCK_ROWS].astype(np.float32)
         ones = np.ones(len(block), np.float32)
         total += ones @ block
         squares += ones @ block**2
     mean = total / len(x) / 255
-    spread = np.sqrt(squares / len(x) / 255**2 - mean**2) + 0.001
-    return scale(x, (1 / 255 / spread).astype(np.float32), (mean / spread).astype(np.float32))
+    divisor = np.sqrt(squares / len(x) / 255**2 - mean**2) + 0.001
+    return scale(x, (1 / 255 / divisor).astype(np.float32), (mean / divisor).astype(np.float32))
 
 
 SET = DataSet(
     "mnist", make, "MNIST over 1,000 parties, one digit each, sizes by a power law", SOURCE,
     LICENCE,
-    "One digit a party, as the paper says; FedProx's code, which it follows otherwise, gives two: "
-    "digits=2. All 70,000 images are dealt out, where FedProx's rounding leaves 69,035.",
+    "One digit per party, as the paper says; FedProx's code, which it follows otherwise, has two: "
+    "digits=2. All 70,000 images are used; FedProx's rounding leaves 69,035.",
     (MNIST,),
 )  # fmt: skip

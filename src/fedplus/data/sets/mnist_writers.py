@@ -1,4 +1,4 @@
-"""``mnist-writers``: MNIST by who wrote it, which QMNIST found out."""
+"""``mnist-writers``: MNIST with one party per writer; QMNIST published the writers."""
 
 from pathlib import Path
 
@@ -23,7 +23,10 @@ def _file(name: str, sha256: str) -> File:
 
 
 def _read_qmnist(train: Path, test: Path) -> Host:
-    """The third column is the writer; QMNIST's first 10,000 test images are MNIST's."""
+    """Return the writer of each image.
+
+    The third column is the writer; QMNIST's first 10,000 test images are MNIST's.
+    """
     return np.concatenate([read_idx_file(train)[:60_000, 2], read_idx_file(test)[:10_000, 2]])
 
 
@@ -62,22 +65,28 @@ def make(
     *, seed: int, parties: int | None = None, least: int = 10, test_share: float = 0.2,
     validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """A party a writer, named by NIST's number; those with fewer than ``least`` images are left out.
+    """Build a federation with one party per writer, named by NIST's number.
 
-    With ``parties`` so many of them, the same for every seed, evenly spread over the numbers.
+    Args:
+        seed: Seed of the choice of test samples.
+        parties: Number of writers, evenly spread over NIST's numbers and the same for every seed;
+            None: all.
+        least: Writers with fewer images are left out.
+        test_share: Share of a writer's images for testing.
+        validation_share: Share of the training images for validation.
     """
     (x, y), writer = load_images(), load_source(WRITERS)
     if parties is not None:
         require_integer("mnist-writers' parties", parties)
         number, count = np.unique(writer, return_counts=True)
-        enough = number[count >= least]
+        eligible = number[count >= least]
         require(
-            1 <= parties <= len(enough), "mnist-writers' parties", parties,
-            f"from 1 to {len(enough)}: writers with {least} images or more",
+            1 <= parties <= len(eligible), "mnist-writers' parties", parties,
+            f"from 1 to {len(eligible)}, the number of writers with {least} images or more",
         )  # fmt: skip
-        spread = np.linspace(0, len(enough) - 1, parties).round().astype(int)
-        kept = np.isin(writer, enough[spread])
-        x, y, writer = x[kept], y[kept], writer[kept]
+        chosen = eligible[np.linspace(0, len(eligible) - 1, parties).round().astype(int)]
+        is_used = np.isin(writer, chosen)
+        x, y, writer = x[is_used], y[is_used], writer[is_used]
     federation = Federation.from_partition(
         standardise(x), y, by_column(writer), seed=seed, least=least, small="drop",
         test_share=test_share, validation_share=validation_share,
@@ -86,7 +95,7 @@ def make(
 
 
 SET = DataSet(
-    "mnist-writers", make, "MNIST by writer: real silos, a hundred images each",
+    "mnist-writers", make, "MNIST by writer: real silos, about a hundred images each",
     f"{SOURCE}; writers from QMNIST (Yadav and Bottou 2019)", f"{LICENCE}; labels BSD",
-    "Not in the paper: a federation that is one by nature.", (MNIST, WRITERS),
+    "Not in the paper: its parties are real ones.", (MNIST, WRITERS),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""``portfolio``: daily prices, each party with the stocks of another sector."""
+"""``portfolio``: daily stock prices, one party per sector."""
 
 from pathlib import Path
 
@@ -27,14 +27,14 @@ SECTORS = {
 FIELDS = ("close", "high", "low")
 
 
-def _from_npz(path: Path) -> tuple[list[str], Host]:
+def _read_npz(path: Path) -> tuple[list[str], Host]:
     arrays = read_npz(path)
     order = [arrays["fields"].tolist().index(field) for field in FIELDS]
     return arrays["tickers"].tolist(), arrays["ohlc"][:, :, order]
 
 
-def _from_csv(path: Path) -> tuple[list[str], Host]:
-    """Kaggle's file: a row a day and stock; a missing day keeps the last prices."""
+def _read_csv(path: Path) -> tuple[list[str], Host]:
+    """Read Kaggle's file, one row per day and stock; a missing day has the prices of the day before."""
     table = columns_by_name(read_csv_rows(path))
     if not {"date", "Name", *FIELDS} <= set(table):
         raise DataError(f"{path} must have the columns date, Name, {', '.join(FIELDS)}.")
@@ -56,7 +56,7 @@ PRICES = (
                 "sha256:15b2f85fad58b429dc6b36f0c0714c0b13cf26df9673cc4ad1dc3d9856054e37",
             ),
         ),
-        _from_npz,
+        _read_npz,
     ),
     Source(
         (
@@ -65,7 +65,7 @@ PRICES = (
                 origin="https://www.kaggle.com/datasets/camnugent/sandp500 (an account is needed)",
             ),
         ),
-        _from_csv,
+        _read_csv,
     ),
 )
 
@@ -74,74 +74,85 @@ def make(
     *, seed: int, parties: int = 10, assets: int = 10, window: int = 31, days: int = 1,
     stride: int = 1, test_share: float = 0.2, validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """A sample is a day: what the prices did up to it, and what they do next; or some days in a row.
+    """Build the federation; a sample is one day, or an episode of several consecutive days.
 
-    x is (assets, window, 3): close, high and low of the last ``window`` days over the last close, as
-    in Jiang et al. (2017). y is (assets,): the next close over the last. Days stay in order; the last
-    ones are for testing, those before them for validation.
+    x is (assets, window, 3): close, high and low of the last ``window`` days divided by the last close,
+    as in Jiang et al. (2017). y is (assets,): the next close divided by the last one. Days stay in
+    order: the last ones are for testing, those before them for validation.
 
     With ``days`` > 1 a sample is an episode for ``models.eiie``: x is (assets, window + days − 1, 3),
-    over the close that the first of its days begins with, and y (days, assets). Episodes for training
-    overlap, those for validation and testing follow one another; none reaches into the next part.
+    divided by the last close before the episode, and y is (days, assets). Training episodes overlap;
+    validation and test episodes follow one another. No episode reaches into the next split.
 
     Args:
-        seed: Of nothing: the data is as it is.
-        parties: The first so many sectors.
-        assets: Stocks of a party, the most traded ones first.
-        window: Days that the policy sees.
-        days: Days in a row that are one sample.
-        stride: Days from the beginning of one training sample to that of the next.
-        test_share: Of the days.
-        validation_share: Of the other days.
+        seed: Unused; nothing is random.
+        parties: Number of sectors.
+        assets: Number of stocks of a party, the most traded ones first.
+        window: Number of days that the policy sees.
+        days: Number of consecutive days of a sample.
+        stride: Number of days from the start of one training sample to the start of the next.
+        test_share: Share of the days for testing.
+        validation_share: Share of the other days for validation.
     """
     require(1 <= parties <= len(SECTORS), "parties", parties, f"from 1 to {len(SECTORS)}")
-    most = min(len(names.split()) for names in SECTORS.values())
-    require(1 <= assets <= most, "assets", assets, f"from 1 to {most}")
+    max_assets = min(len(names.split()) for names in SECTORS.values())
+    require(1 <= assets <= max_assets, "assets", assets, f"from 1 to {max_assets}")
     tickers, prices = load_source(PRICES)
     require(1 <= window < len(prices) - 2, "window", window, f"from 1 to {len(prices) - 3}")
-    place = {ticker: i for i, ticker in enumerate(tickers)}
+    column_of = {ticker: i for i, ticker in enumerate(tickers)}
     names = list(SECTORS)[:parties]
     total = len(prices) - window
     test = round(test_share * total)
-    held = round(validation_share * (total - test))
-    shortest = min(part for part in (total - test - held, held, test) if part)
-    require(days <= shortest, "days", days, f"at most {shortest}, the days of the shortest part")
-    train_end, test_begin = total - test - held, total - test
-    begins = [
-        range(0, train_end - days + 1, stride),
-        range(train_end, test_begin - days + 1, days),
-        range(test_begin, total - days + 1, days),
+    validation = round(validation_share * (total - test))
+    train = total - test - validation
+    shortest = min(part for part in (train, validation, test) if part)
+    require(
+        days <= shortest,
+        "days",
+        days,
+        f"at most {shortest}, the number of days of the shortest split",
+    )
+    test_start = total - test
+    starts = [
+        range(0, train - days + 1, stride),
+        range(train, test_start - days + 1, days),
+        range(test_start, total - days + 1, days),
     ]
-    parts: list[list[Pair]] = [[], [], []]
+    splits: list[list[Pair]] = [[], [], []]
     for sector in names:
-        mine = prices[:, [place[ticker] for ticker in SECTORS[sector].split()[:assets]]]
-        if not np.isfinite(mine).all():
-            raise DataError(f"prices of the sector {sector} must all be there, got gaps.")
-        for part, begin in zip(parts, begins, strict=True):
-            part.append(_episodes(mine, window, days, begin))
+        own = prices[:, [column_of[ticker] for ticker in SECTORS[sector].split()[:assets]]]
+        if not np.isfinite(own).all():
+            raise DataError(f"prices of the sector {sector} must be complete, got gaps.")
+        for split, start in zip(splits, starts, strict=True):
+            split.append(_episodes(own, window, days, start))
     return Federation.from_arrays(
-        parts[0], parts[2], validation=parts[1] if held else None, names=names
+        splits[0], splits[2], validation=splits[1] if validation else None, names=names
     )
 
 
-def _episodes(prices: Host, window: int, days: int, begin: range) -> tuple[Host, Host]:
-    """(n, assets, window + days − 1, 3) and (n, days, assets) of prices (all days, assets, 3).
+def _episodes(prices: Host, window: int, days: int, start: range) -> tuple[Host, Host]:
+    """Return inputs (n, assets, window + days − 1, 3) and labels (n, days, assets), or (n, assets).
 
-    Of one day each: (n, assets).
+    Args:
+        prices: (all days, assets, 3).
+        window: Number of days before an episode.
+        days: Number of days of an episode; with 1 the labels have no axis of days.
+        start: First day of each episode's window.
     """
-    first = np.array(begin, dtype=int)
+    first = np.array(start, dtype=int)
     seen = prices[first[:, None] + np.arange(window + days - 1)].transpose(0, 2, 1, 3)
-    unit = seen[:, :, window - 1, 0][:, :, None, None]
+    last_close = seen[:, :, window - 1, 0][:, :, None, None]
     close = prices[:, :, 0]
     last = first[:, None] + np.arange(window - 1, window + days - 1)
-    moved = close[last + 1] / close[last]
-    return (seen / unit).astype(np.float32), (moved if days > 1 else moved[:, 0]).astype(np.float32)
+    relatives = close[last + 1] / close[last]
+    labels = relatives if days > 1 else relatives[:, 0]
+    return (seen / last_close).astype(np.float32), labels.astype(np.float32)
 
 
 SET = DataSet(
-    "portfolio", make, "daily prices of S&P 500 stocks, each party another sector",
+    "portfolio", make, "daily prices of S&P 500 stocks, one party per sector",
     "S&P 500 stock data 2013-2018 (Nugent, Kaggle)", "CC0",
     "The paper names neither its stocks nor its dates: here ten sectors with ten stocks each, "
-    "February 2013 to February 2018. Prices have splits but no dividends taken out of them.",
+    "February 2013 to February 2018. Prices are adjusted for splits but not for dividends.",
     (PRICES,),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""``school``: exam scores of pupils of 139 London schools, each school a party."""
+"""``school``: exam scores of pupils of 139 London schools, one party per school."""
 
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ from fedplus.data.sets.base import DataSet
 COMMIT = "fb9751594983df020ddc4f7e4a40520ee7c37989"
 
 
-def _from_npz(path: Path) -> tuple[Host, Host, Host]:
+def _read_npz(path: Path) -> tuple[Host, Host, Host]:
     arrays = read_npz(path)
     return arrays["X"], arrays["y"], arrays["school"]
 
 
-def _from_mat(path: Path) -> tuple[Host, Host, Host]:
-    """MALSAR's file: cells X and Y with a school each; the bias column is the model's own matter."""
+def _read_mat(path: Path) -> tuple[Host, Host, Host]:
+    """Read MALSAR's file: cells X and Y, one per school. A bias column is left to the model."""
     from scipy.io import loadmat
 
     cells: Any = loadmat(path)
@@ -38,7 +38,7 @@ PUPILS = (
                 "sha256:682b0926f75c7913af39020dcbb3e4b9cbeb19a2a04e535ded2725c462b3bc7a",
             ),
         ),
-        _from_npz,
+        _read_npz,
     ),
     Source(
         (
@@ -51,24 +51,32 @@ PUPILS = (
                 ),
             ),
         ),
-        _from_mat,
+        _read_mat,
     ),
 )
 
 
 def make(*, seed: int, test_share: float = 0.2, validation_share: float = 0.0) -> Federation:
-    """Y is a pupil's exam score; x says year, sex, group, ... in standardised numbers."""
+    """Build the federation; the label is a pupil's exam score.
+
+    The inputs are year, sex, group and other facts, standardised.
+
+    Args:
+        seed: Seed of the choice of test samples.
+        test_share: Share of a school's pupils for testing.
+        validation_share: Share of the training pupils for validation.
+    """
     x, y, school = load_source(PUPILS)
-    made = Federation.from_partition(
+    federation = Federation.from_partition(
         x.astype(np.float32), y.astype(np.float32), by_column(school), seed=seed,
         test_share=test_share, validation_share=validation_share,
     )  # fmt: skip
-    return made.standardise()
+    return federation.standardise()
 
 
 SET = DataSet(
     "school", make, "exam scores of pupils of 139 London schools",
     "Inner London Education Authority (Mortimore et al. 1988; Goldstein 1991), in MALSAR",
-    "none stated; academic use", "Not in the paper: a federation that is one by nature.",
+    "none stated; academic use", "Not in the paper: its parties are real ones.",
     (PUPILS,),
 )  # fmt: skip

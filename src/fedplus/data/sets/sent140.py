@@ -1,4 +1,4 @@
-"""``sent140``: tweets with their sentiment, each account a party."""
+"""``sent140``: tweets with their sentiment, one party per account."""
 
 import csv
 import io
@@ -26,14 +26,16 @@ ARCHIVE = File(
 
 
 def read_archive(path: Path) -> tuple[list[str], Host, Host]:
-    """(texts, labels 0 and 1, accounts) of the training file; neutral tweets are left out."""
+    """Return texts, labels 0 and 1, and accounts of the training file, without neutral tweets."""
     name = "training.1600000.processed.noemoticon.csv"
     texts, labels, accounts = [], [], []
-    with read_zip_member(path, name) as packed:
-        lines = io.TextIOWrapper(packed, encoding="latin-1", newline="")
+    with read_zip_member(path, name) as member:
+        lines = io.TextIOWrapper(member, encoding="latin-1", newline="")
         for row in csv.reader(lines):
             if len(row) != 6 or row[0] not in ("0", "2", "4"):
-                raise DataError(f"{name} must have rows of 6 with polarity 0, 2 or 4, got {row}.")
+                raise DataError(
+                    f"{name} must have rows of 6 cells with polarity 0, 2 or 4, got {row}."
+                )
             if row[0] != "2":
                 texts.append(row[5])
                 labels.append(row[0] == "4")
@@ -48,18 +50,18 @@ def make(
     *, seed: int, least: int = 31, length: int = 25, features: int = 300, test_share: float = 0.2,
     validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """See ``tweets.federation``."""
+    """Build ``sent140``; see ``tweets.build_federation``."""
     texts, labels, accounts = load_source(TWEETS)
-    return tweets.federation(
+    return tweets.build_federation(
         texts, labels, accounts, seed=seed, least=least, length=length, features=features,
         test_share=test_share, validation_share=validation_share,
     )  # fmt: skip
 
 
 SET = DataSet(
-    "sent140", make, "tweets with their sentiment, each account a party",
+    "sent140", make, "tweets with their sentiment, one party per account",
     f"{SOURCE}; {glove.SOURCE}", f"{LICENCE}; vectors {glove.LICENCE}",
-    "25 words, as in FedProx's code, where the paper says 25 characters; accounts with more than "
-    "30 tweets (FedProx counts 772, with 40,783 tweets). Shorter tweets are filled up in front.",
+    "25 words, as in FedProx's code; the paper says 25 characters. Accounts with more than "
+    "30 tweets (FedProx counts 772, with 40,783 tweets). Shorter tweets are padded in front.",
     (TWEETS, glove.sources(300)),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""``sent140-standin``: the tweets with accounts that can be had where Sentiment140 cannot."""
+"""``sent140-standin``: a public subset of tweets, for users who cannot get Sentiment140."""
 
 from pathlib import Path
 
@@ -38,9 +38,9 @@ def make(
     *, seed: int, least: int = 3, length: int = 25, features: int = 50, test_share: float = 0.2,
     validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """See ``tweets.federation``."""
+    """Build ``sent140-standin``; see ``tweets.build_federation``."""
     texts, labels, accounts = load_source(TWEETS)
-    return tweets.federation(
+    return tweets.build_federation(
         texts, labels, accounts, seed=seed, least=least, length=length, features=features,
         test_share=test_share, validation_share=validation_share,
     )  # fmt: skip
@@ -49,7 +49,7 @@ def make(
 SET = DataSet(
     "sent140-standin", make, "a small part of Sentiment140: accounts with three tweets or more",
     f"{SOURCE}, public samples of it; {glove.SOURCE}", f"{LICENCE}; vectors {glove.LICENCE}",
-    "A stand-in: 837 accounts with 3 to 17 tweets in the place of 772 with more than 30, and "
-    "vectors of 50 entries in the place of 300. Its results are not the paper's.",
+    "A stand-in: 837 accounts with 3 to 17 tweets instead of 772 with more than 30, and vectors "
+    "of 50 entries instead of 300. Its results are not the paper's.",
     (TWEETS, glove.sources(50)), "sent140",
 )  # fmt: skip

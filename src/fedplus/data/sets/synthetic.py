@@ -1,4 +1,4 @@
-"""``synthetic``: FedProx's synthetic(ζ, β) with the paper's thirty parties."""
+"""``synthetic``: FedProx's synthetic(ζ, β) with the paper's 30 parties."""
 
 import math
 from typing import Literal
@@ -12,8 +12,8 @@ from fedplus.data.metadata import Metadata
 from fedplus.data.sets.base import DataSet
 
 FEATURES, CLASSES = 60, 10
-GENERATED = 5
-"""What its random numbers are for: see ``holdout``."""
+GENERATION = 5
+"""Identifier of the random stream, next to those of ``holdout``."""
 INFO = Metadata(classes=tuple(map(str, range(CLASSES))))
 
 
@@ -22,45 +22,46 @@ def make(
     parties: int = 30, reading: Literal["variance", "deviation"] = "variance",
     test_share: float = 0.2, validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
-    """Y = argmax(W_k x + b_k) with x ~ N(v_k, Σ), Σ_jj = j^−1.2.
+    """Generate y = argmax(W_k x + b_k) with x ~ N(v_k, Σ), Σ_jj = j^−1.2.
 
     W_k and b_k ~ N(u_k, 1), u_k ~ N(0, ζ); v_k ~ N(B_k, 1), B_k ~ N(0, β). Party k has
     50 + ⌊lognormal(4, 2)⌋ samples.
 
-    Whatever ζ and β are, the parties' models are independent and, since v_k moves the logits of a party
-    further than its samples do, most of its samples have one label. ``own`` and ``centre`` change that.
+    For all ζ and β the parties' models are independent, and most samples of a party have one label,
+    because v_k shifts the party's logits more than its samples differ. ``own`` and ``centre`` change
+    this.
 
     Args:
-        seed: Of everything.
-        zeta: ζ. It moves all ten logits of a party alike, so no label depends on it (D10).
+        seed: Seed of all random numbers.
+        zeta: ζ. It shifts all ten logits of a party equally, so no label depends on it (D10).
         beta: β.
-        own: Share of the variance of W_k and b_k about u_k that is the party's own; the rest all
-            parties have in common. FedProx's and the paper's is 1.
-        centre: s of v_k ~ N(B_k, s). FedProx's and the paper's is 1.
-        parties: N.
-        reading: Whether s in N(m, s) is a variance or a standard deviation (D6).
-        test_share: The paper's is 0.2.
-        validation_share: Of the training samples.
+        own: Share of the variance of W_k and b_k around u_k that is the party's own; all parties share
+            the rest. It is 1 for FedProx and the paper.
+        centre: s in v_k ~ N(B_k, s). It is 1 for FedProx and the paper.
+        parties: Number N of parties.
+        reading: Whether s in N(m, s) is a "variance" or a standard "deviation" (D6).
+        test_share: Share of a party's samples for testing; 0.2 in the paper.
+        validation_share: Share of the training samples for validation.
     """
     require_number(zeta, "zeta", least=0)
     require_number(beta, "beta", least=0)
     require_number(own, "own", least=0, most=1)
     require_number(centre, "centre", least=0)
-    ways = ("variance", "deviation")
-    require(reading in ways, "reading", repr(reading), " or ".join(ways))
+    readings = ("variance", "deviation")
+    require(reading in readings, "reading", repr(reading), " or ".join(readings))
     power = 0.5 if reading == "variance" else 1.0
-    spread = np.arange(1, FEATURES + 1) ** -0.6
-    common = np.random.default_rng((seed, GENERATED, 0)).standard_normal((FEATURES + 1, CLASSES))
+    deviation = np.arange(1, FEATURES + 1) ** -0.6
+    shared = np.random.default_rng((seed, GENERATION, 0)).standard_normal((FEATURES + 1, CLASSES))
     pairs = []
     for k in range(parties):
-        rng = np.random.default_rng((seed, GENERATED, k + 1))
+        rng = np.random.default_rng((seed, GENERATION, k + 1))
         size = 50 + math.floor(rng.lognormal(4, 2))
         u, middle = zeta**power * rng.standard_normal(), beta**power * rng.standard_normal()
-        weight = u + _mixed(own, rng.standard_normal((FEATURES, CLASSES)), common[1:])
-        bias = u + _mixed(own, rng.standard_normal(CLASSES), common[0])
+        weight = u + _mix(own, rng.standard_normal((FEATURES, CLASSES)), shared[1:])
+        bias = u + _mix(own, rng.standard_normal(CLASSES), shared[0])
         mean = middle + centre**power * rng.standard_normal(FEATURES)
-        x = mean + spread * rng.standard_normal((size, FEATURES))
-        # u adds u·(1 + Σ x) to every logit: taken out, nothing large is left to round the rest away.
+        x = mean + deviation * rng.standard_normal((size, FEATURES))
+        # u adds u·(1 + Σ x) to every logit; without it float rounding cannot change the argmax.
         y = (x @ (weight - u) + (bias - u)).argmax(1)
         pairs.append((x.astype(np.float32), y.astype(np.int32)))
     federation = Federation.from_arrays(
@@ -69,17 +70,17 @@ def make(
     return federation._replace(info=INFO)
 
 
-def _mixed(own: float, mine: Host, common: Host) -> Host:
-    """Of variance 1, a share of it one's own."""
-    mixed: Host = np.sqrt(own) * mine + np.sqrt(1 - own) * common
-    return mixed
+def _mix(own: float, individual: Host, shared: Host) -> Host:
+    """Return a mixture of variance 1, of which the share ``own`` is individual."""
+    mixture: Host = np.sqrt(own) * individual + np.sqrt(1 - own) * shared
+    return mixture
 
 
 SET = DataSet(
     "synthetic", make, "FedProx's synthetic(ζ, β), 30 parties of very different sizes",
     "Generated: Li et al., Federated Optimization in Heterogeneous Networks (FedProx)",
     "none needed",
-    "ζ cannot change a label, for it moves every logit alike (D10). FedProx's code overflows there "
+    "ζ cannot change a label, because it shifts every logit equally (D10). FedProx's code overflows "
     "and labels most rows 0; here the argmax is exact. N(m, s) is read as a variance, as the "
     "paper's N(0, 5I) has it (D6); reading='deviation' is FedProx's code.",
 )  # fmt: skip

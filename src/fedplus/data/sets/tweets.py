@@ -1,4 +1,4 @@
-"""What ``sent140`` and its stand-in share: tweets by account, as tokens with frozen vectors."""
+"""The shared part of ``sent140`` and its stand-in: tweets by account, as tokens with frozen vectors."""
 
 import re
 
@@ -15,34 +15,45 @@ PADDING, UNKNOWN = 0, 1
 
 
 def tokenise(text: str, length: int) -> list[str]:
-    """The first ``length`` words and marks, in lower case: GloVe knows no capitals."""
+    """Return the first ``length`` words and punctuation marks in lower case, as GloVe has them."""
     return TOKEN.findall(text.lower())[:length]
 
 
-def federation(
+def build_federation(
     texts: list[str], labels: Host, accounts: Host, *, seed: int, least: int, length: int,
     features: int, test_share: float, validation_share: float,
 ) -> Federation:  # fmt: skip
-    """Each account with at least ``least`` tweets is a party; x is (n, length) tokens.
+    """Build a federation with one party per account; x is (n, length) tokens.
 
-    Token 0 fills up in front, so that the last token read is the tweet's last; 1 is a word that GloVe
-    does not know. Both have a vector of zeros. ``info.embedding`` has all vectors.
+    Token 0 pads in front, so that the last token is the tweet's last; token 1 is a word that GloVe does
+    not know. Both have a vector of zeros. ``info.embedding`` has the vectors of all tokens.
+
+    Args:
+        texts: The tweets.
+        labels: 0 for negative, 1 for positive.
+        accounts: The account of each tweet.
+        seed: Seed of the choice of test samples.
+        least: Accounts with fewer tweets are left out.
+        length: Number of tokens of a sample.
+        features: Number of entries of a vector.
+        test_share: Share of an account's tweets for testing.
+        validation_share: Share of the training tweets for validation.
     """
-    names, which, count = np.unique(accounts, return_inverse=True, return_counts=True)
-    wanted = np.flatnonzero(count[which] >= least)
-    split = [tokenise(texts[i], length) for i in wanted]
-    words, vectors = glove.word_vectors((w for tweet in split for w in tweet), features)
-    number = {word: i + 2 for i, word in enumerate(words)}
-    x = np.full((len(split), length), PADDING, dtype=np.int32)
-    for row, tweet in zip(x, split, strict=True):
+    names, account, count = np.unique(accounts, return_inverse=True, return_counts=True)
+    used = np.flatnonzero(count[account] >= least)
+    tweets = [tokenise(texts[i], length) for i in used]
+    words, vectors = glove.word_vectors((w for tweet in tweets for w in tweet), features)
+    token_of = {word: i + 2 for i, word in enumerate(words)}
+    x = np.full((len(tweets), length), PADDING, dtype=np.int32)
+    for row, tweet in zip(x, tweets, strict=True):
         if tweet:
-            row[-len(tweet) :] = [number.get(word, UNKNOWN) for word in tweet]
-    made = Federation.from_partition(
-        x, labels[wanted].astype(np.int32), by_column(names[which[wanted]]), seed=seed,
+            row[-len(tweet) :] = [token_of.get(word, UNKNOWN) for word in tweet]
+    federation = Federation.from_partition(
+        x, labels[used].astype(np.int32), by_column(names[account[used]]), seed=seed,
         test_share=test_share, validation_share=validation_share,
     )  # fmt: skip
     info = Metadata(
-        classes=("negative", "positive"), words=("", "?", *words),
+        classes=("negative", "positive"), vocabulary=("", "?", *words),
         embedding=np.concatenate([np.zeros((2, features), np.float32), vectors]),
     )  # fmt: skip
-    return made._replace(info=info)
+    return federation._replace(info=info)

@@ -1,19 +1,19 @@
-// Plotly in our look: light and dark, the width of its box, a label for screen readers.
+// Draws Plotly charts with the light or dark theme, the width of their box and an ARIA label.
 "use strict";
 const Charts = (() => {
   const drawn = new Map(); // element -> {traces, layout}
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const touch = window.matchMedia("(pointer: coarse)"); // There a drag scrolls the page.
+  const touch = window.matchMedia("(pointer: coarse)"); // On touch screens a drag scrolls the page.
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  // COLOURS is colours.json, put on the page before this script.
+  // COLOURS is the content of colours.json, which the page defines before this script.
   function colour(method, index = 0) {
     const others = COLOURS.others;
-    return lifted(COLOURS.methods[method] || others[index % others.length]);
+    return lighten(COLOURS.methods[method] || others[index % others.length]);
   }
 
-  // On a dark ground the darkest colours are mixed with white until they can be seen.
-  function lifted(hex) {
+  // In the dark theme, dark colours are mixed with white until they are visible.
+  function lighten(hex) {
     if (css("color-scheme") !== "light" && dark.matches) {
       const rgb = parts(hex);
       const light = (0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2]) / 255;
@@ -57,8 +57,8 @@ const Charts = (() => {
     });
   }
 
-  // Draw, or draw anew, and say in words what is to be seen. Traces with colours of the theme are
-  // best given as a function, which is called again when the theme changes.
+  // Draws or redraws a chart; the label describes it for screen readers. Give traces with colours of
+  // the theme as a function, which is called again when the theme changes.
   function draw(element, traces, layout, label) {
     element.setAttribute("role", "img");
     element.setAttribute("aria-label", label);
@@ -66,7 +66,7 @@ const Charts = (() => {
     return show(element);
   }
 
-  // All charts anew, in a width in pixels if one is given (for paper).
+  // Redraws all charts, with a fixed width in pixels if one is given (for printing).
   function redraw(width) {
     drawn.forEach((chart, element) => {
       chart.layout = { ...chart.layout, width, autosize: width === undefined };

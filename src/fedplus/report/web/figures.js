@@ -1,9 +1,9 @@
-// One function a kind of chart: what content.py says of it -> Plotly's traces and layout.
+// One function per kind of chart: converts the data of report_data.py to Plotly's traces and layout.
 "use strict";
 const Figures = (() => {
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "x", "star", "pentagon", "cross"];
   const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
-  // Plotly reads a little HTML in texts; names are to be shown as they are.
+  // Plotly interprets some HTML in texts, so names are escaped.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const short = (text, most = 18) => plain(text.length > most ? text.slice(0, most - 1) + "…" : text);
   const marked = (names, outliers) => names.map((n) => (outliers.includes(n) ? "◆ " : "") + short(n));
@@ -43,15 +43,15 @@ const Figures = (() => {
     };
   }
 
-  // Every row has a label while there is room; else outliers and some others.
+  // Labels every row, or evenly spaced ones if there are more than `most` rows.
   function rowTicks(names, outliers, most = 45) {
     const step = Math.ceil(names.length / most);
     const all = marked(names, outliers);
-    const kept = names.map((_, i) => i).filter((i) => i % step === 0);
-    return { tickmode: "array", tickvals: kept, ticktext: kept.map((i) => all[i]) };
+    const shown = names.map((_, i) => i).filter((i) => i % step === 0);
+    return { tickmode: "array", tickvals: shown, ticktext: shown.map((i) => all[i]) };
   }
 
-  // On a logarithmic scale: colours by log10, a colour bar with the numbers themselves.
+  // For a logarithmic scale, colours show log10, and the colour bar shows the numbers themselves.
   function scaled(chart) {
     const known = chart.z.flat().filter((z) => z !== null);
     if (!chart.log) return { z: chart.z, bar: {} };
@@ -159,7 +159,7 @@ const Figures = (() => {
     }];
   }
 
-  // One entry of the legend for all others, and for outliers where they are many.
+  // The legend has one entry for all other parties, and one for all outliers if there are many.
   function grouped(line, many, largest, first) {
     const group = line.outlier ? (many ? "outliers" : `◆ ${short(line.name)}`)
       : largest ? "the largest" : "other parties";
@@ -182,6 +182,6 @@ const Figures = (() => {
   }
 
   const kinds = { lines, heat, dumbbell, spread, norms };
-  const draw = (element, chart) => Charts.draw(element, ...kinds[chart.kind](chart), chart.words);
+  const draw = (element, chart) => Charts.draw(element, ...kinds[chart.kind](chart), chart.alt_text);
   return { draw };
 })();

@@ -1,4 +1,4 @@
-// The page from its JSON: names and texts reach the DOM as text, never as HTML.
+// Builds the page from its JSON. Names and texts are added to the DOM as text, never as HTML.
 "use strict";
 (() => {
   const content = JSON.parse(document.getElementById("content").textContent);
@@ -28,7 +28,7 @@
     return made;
   }
 
-  function chosen(data) {
+  function addChartSection(data) {
     const finding = make("p", { "aria-live": "polite" });
     const charts = data.options[0].charts.map((_, i) => make("div", { class: "chart", id: `${data.id}-${i}` }));
     const data_table = make("div");
@@ -55,7 +55,7 @@
     show();
   }
 
-  function copied(text, what) {
+  function copyable(text, what) {
     const pre = make("pre", { tabindex: "0", "aria-label": what }, text);
     const button = make("button", { type: "button", "aria-label": `Copy ${what}` }, "Copy");
     button.addEventListener("click", async () => {
@@ -63,7 +63,7 @@
         await navigator.clipboard.writeText(text);
         button.textContent = "Copied";
       } catch {
-        getSelection().selectAllChildren(pre); // No right to the clipboard: Ctrl-C does the rest.
+        getSelection().selectAllChildren(pre); // Without clipboard access, the user presses Ctrl-C.
         button.textContent = "Selected";
       }
       setTimeout(() => { button.textContent = "Copy"; }, 2000);
@@ -71,27 +71,27 @@
     return make("div", { class: "copied" }, pre, button);
   }
 
-  function settings() {
+  function addSettings() {
     const made = section("settings", "Settings, and how to repeat it");
-    if (content.command) made.append(make("h3", {}, "The command"), copied(content.command, "the command"));
-    const places = new Map(); // One table for all labels that ran in the same place.
+    if (content.command) made.append(make("h3", {}, "The command"), copyable(content.command, "the command"));
+    const environments = new Map(); // One table for all methods that ran in the same environment.
     content.settings.forEach(({ label, spec, seeds, env }) => {
       const key = JSON.stringify(env);
-      if (Object.keys(env).length) places.set(key, [...(places.get(key) || []), label]);
+      if (Object.keys(env).length) environments.set(key, [...(environments.get(key) || []), label]);
       if (!spec) return;
       const note = make("p", { class: "muted note" }, `Seeds: ${seeds}`);
       const details = make("details", {}, make("summary", {}, `${label}: spec.toml`), note,
-        copied(spec, `spec.toml of ${label}`));
+        copyable(spec, `spec.toml of ${label}`));
       details.open = content.settings.length === 1;
       made.append(details);
     });
-    places.forEach((labels, key) => {
-      const where = places.size > 1 ? `Where it ran: ${labels.join(", ")}` : "Where it ran";
+    environments.forEach((labels, key) => {
+      const where = environments.size > 1 ? `Where it ran: ${labels.join(", ")}` : "Where it ran";
       made.append(make("h3", {}, where), table({ head: [], rows: Object.entries(JSON.parse(key)), kind: "from-left" }, where));
     });
   }
 
-  function contents() {
+  function addTableOfContents() {
     const links = [...main.querySelectorAll("section")].map((made) =>
       make("li", {}, make("a", { href: `#${made.id}` }, made.querySelector("h2").textContent)));
     document.querySelector("nav").append(make("ul", {}, ...links));
@@ -101,9 +101,9 @@
   if (content.stand_in) main.append(make("p", { class: "warning", role: "note" }, content.stand_in));
   section("summary", "Summary", table(content.summary, "Scores of each method at the last evaluated round"),
     make("p", { class: "muted note" }, `Personal scores at the last evaluated round; mean ± standard deviation over seeds. ${content.summary.note}`));
-  content.sections.forEach(chosen);
-  settings();
-  contents();
+  content.sections.forEach(addChartSection);
+  addSettings();
+  addTableOfContents();
 
   const root = document.documentElement;
   window.addEventListener("beforeprint", () => { root.dataset.paper = ""; Charts.redraw(680); });

@@ -1,1 +1,1 @@
-"""A Flower app: see server.py and client.py, tasks.py for the data, faults.py for what goes wrong."""
+"""A Flower app for tests: server.py, client.py, tasks.py (data and steps) and faults.py."""

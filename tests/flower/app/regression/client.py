@@ -1,4 +1,4 @@
-"""A party."""
+"""The party's side of the tests' app."""
 
 import json
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 from flwr.clientapp import ClientApp
 
 from fedplus.flower import Party
-from regression.faults import spoilt
+from regression.faults import inject_fault
 from regression.tasks import STEPS, TASKS
 
 app = ClientApp()
@@ -24,17 +24,17 @@ def train(message, context):
     if fault == "late" and party.round == config["late-round"]:
         pause = config["late"]
     w = party.pull(task.step(party.start))
-    tell(folder / f"begun-{party.round}", party.own)
+    write_start(folder / f"start-{party.round}", party.own_model)
     for _ in range(STEPS - 1):
         time.sleep(pause / (STEPS - 1))
         w = party.pull(task.step(w))
-    reply = party.reply(w, {"num-examples": len(task.x), **task.scores(w, party.received)})
-    return spoilt(reply, fault, party, w)
+    reply = party.reply(w, {"num-examples": len(task.x), **task.scores(w, party.global_model)})
+    return inject_fault(reply, fault, party, w)
 
 
-def tell(path, own):
-    """That the steps have begun, and from which model."""
+def write_start(path, model):
+    """Write the model with which the steps of a round have started, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name("unfinished")
-    unfinished.write_text(json.dumps(own["weight"].tolist()))
-    unfinished.replace(path)
+    temporary = path.with_name("temporary")
+    temporary.write_text(json.dumps(model["weight"].tolist()))
+    temporary.replace(path)

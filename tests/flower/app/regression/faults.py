@@ -1,4 +1,4 @@
-"""What a faulty party sends in the place of its model."""
+"""Faulty replies that a party can send instead of its model."""
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
@@ -15,23 +15,24 @@ MALFORMED = {
     "ten times too large": lambda w: {**w, "weight": np.tile(w["weight"], 10)},
 }
 LIES = {
-    "flip": lambda w, received: received - 10 * (w - received),
-    "scale": lambda w, received: received + 100 * (w - received),
+    "flip": lambda w, w_global: w_global - 10 * (w - w_global),
+    "scale": lambda w, w_global: w_global + 100 * (w - w_global),
 }
 
 
-def spoilt(reply, fault, party, w):
-    """The reply of a party with this fault: a lie, or another malformed reply each round."""
+def inject_fault(reply, fault, party, w):
+    """Return the reply with a fault: a false model, or another malformed reply in each round."""
     if fault in LIES:
-        lie = {name: LIES[fault](w[name], party.received[name]) for name in w}
-        reply.content["arrays"] = record(lie)
+        lie = {name: LIES[fault](w[name], party.global_model[name]) for name in w}
+        reply.content["arrays"] = to_record(lie)
     if fault == "malformed":
         change = list(MALFORMED.values())[(party.round - 1) % len(MALFORMED)]
         reply.content = (
-            RecordDict() if change is None else RecordDict({"arrays": record(change(w))})
+            RecordDict() if change is None else RecordDict({"arrays": to_record(change(w))})
         )
     return reply
 
 
-def record(arrays):
+def to_record(arrays):
+    """Return arrays as a record, without the checks and conversions of ``fedplus``."""
     return ArrayRecord({name: Array(array) for name, array in arrays.items()})

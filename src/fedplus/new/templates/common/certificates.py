@@ -1,4 +1,4 @@
-"""Certificates for the server and keys for the parties: ``python certificates.py server.example.org``.
+"""Write certificates and keys: ``python certificates.py server.example.org``.
 
 Give each party ``ca.crt`` and its own ``node-K``; the server keeps the rest. Never send ``server.key``.
 """
@@ -15,13 +15,14 @@ if __name__ == "__main__":
     parser.add_argument("--parties", type=int, default=3)
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--folder", type=Path, default=Path("certificates"))
-    given = parser.parse_args()
-    if given.folder.exists():
-        parser.error(f"{given.folder} is there already; name another --folder, or move it away")
+    options = parser.parse_args()
+    folder = options.folder
+    if folder.exists():
+        parser.error(f"{folder} exists already; choose another --folder, or move it away")
     try:
-        write_certificates(given.folder, [*given.hosts, "localhost", "127.0.0.1"], given.days)
+        write_certificates(folder, [*options.hosts, "localhost", "127.0.0.1"], options.days)
     except SettingError as error:
         parser.error(str(error))
-    for k in range(given.parties):
-        write_key(given.folder / f"node-{k}")
-    print(f"{given.folder} holds {', '.join(sorted(p.name for p in given.folder.iterdir()))}")
+    for k in range(options.parties):
+        write_key(folder / f"node-{k}")
+    print(f"{folder} contains {', '.join(sorted(path.name for path in folder.iterdir()))}")

@@ -1,1 +1,1 @@
-"""Fed+ across machines. Yours to change: data.py (what a party holds), model.py and method.py."""
+"""Fed+ across machines. Change data.py (a party's data), model.py and method.py as you need."""

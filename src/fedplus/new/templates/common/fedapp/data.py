@@ -1,4 +1,4 @@
-"""What a party holds. Replace it with your own reader; the rest of the app only calls ``held``."""
+"""A party's data. Replace it with your own reader; the rest of the app only calls ``load_data``."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ FEATURES, CLASSES = 64, 10
 
 
 class Data(NamedTuple):
-    """Samples to train on, and samples to judge the model by."""
+    """Training samples ``x`` with labels ``y``, and test samples ``x_test`` with ``y_test``."""
 
     x: Any
     y: Any
@@ -18,19 +18,19 @@ class Data(NamedTuple):
     y_test: Any
 
 
-def held(node: Mapping[str, Any]) -> Data:
-    """A party's own samples.
+def load_data(node_config: Mapping[str, Any]) -> Data:
+    """Return the samples of one party.
 
-    Here: an equal part of scikit-learn's handwritten digits; the last party's images are negatives.
-    A real party would read its own files, e.g. from ``node["data"]``, given by
+    This example returns an equal part of scikit-learn's handwritten digits; the last party's images
+    are inverted. A real party reads its own files, for example from ``node_config["data"]``, set by
     ``fedplus-supernode --node-config 'partition-id=0 data="/srv/data.parquet"'``.
     """
-    k, parties = int(node["partition-id"]), int(node["num-partitions"])
+    k, parties = int(node_config["partition-id"]), int(node_config["num-partitions"])
     digits = load_digits()
-    mine = np.random.default_rng(0).permutation(len(digits.target))[k::parties]
-    x = (digits.data[mine] / 8 - 1).astype(np.float32)
-    y = digits.target[mine].astype(np.int32)
+    rows = np.random.default_rng(0).permutation(len(digits.target))[k::parties]
+    x = (digits.data[rows] / 8 - 1).astype(np.float32)
+    y = digits.target[rows].astype(np.int32)
     if k == parties - 1:
         x = -x
-    test = len(mine) // 4
-    return Data(x[test:], y[test:], x[:test], y[:test])
+    tests = len(rows) // 4
+    return Data(x[tests:], y[tests:], x[:tests], y[:tests])

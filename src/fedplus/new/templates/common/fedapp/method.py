@@ -1,6 +1,6 @@
-"""Which method; the server tells the parties.
+"""The method, which the server sends to the parties.
 
-``fp.presets`` has the others: fedavg_plus, fedcomed_plus, fedavg, rfa, coordinate_median, fedprox, ...
+``fp.presets`` has others: fedavg_plus, fedcomed_plus, fedavg, rfa, coordinate_median, fedprox, ...
 """
 
 import fedplus as fp
@@ -10,6 +10,6 @@ ETA = 0.1
 LABEL = "FedGeoMed+"
 
 
-def method() -> "fp.FedPlus":
-    """Its settings."""
+def make_method() -> "fp.FedPlus":
+    """Return the method with its settings."""
     return fp.presets.fedgeomed_plus(eta=ETA, sigma=0.5, delta=0.3)

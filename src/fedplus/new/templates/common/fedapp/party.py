@@ -1,4 +1,4 @@
-"""A party: trains on its own data, from its own model, and keeps both."""
+"""The party's side: train the party's own model on its own data."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,28 +8,28 @@ from fedplus.flower import Party
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedapp.data import held
-from fedapp.model import judged, trained
+from fedapp.data import load_data
+from fedapp.model import evaluate, train_model
 
 app = ClientApp()
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """One round. How much a party does is its own choice: steps, seconds, or both.
+    """Train for one round. Each party can limit its own steps, by number, by seconds, or by both.
 
     ``fedplus-supernode --node-config "partition-id=0 num-partitions=3 steps=50 seconds=30.0"``
     """
     node: Mapping[str, Any] = context.node_config
     party = Party(message, context)
-    data = held(node)
-    work = party.work(node.get("steps", context.run_config["steps"]), node.get("seconds"))
+    data = load_data(node)
+    steps = party.local_steps(node.get("steps", context.run_config["steps"]), node.get("seconds"))
     rng = np.random.default_rng([int(node["partition-id"]), party.round])
-    w, kept = trained(party, data.x, data.y, work, rng)
-    score, loss = judged(w, kept, data.x_test, data.y_test)
-    of_global, loss_of_global = judged(party.received, kept, data.x_test, data.y_test)
-    scores = {
+    w, extra = train_model(party, data.x, data.y, steps, rng)
+    score, loss = evaluate(w, extra, data.x_test, data.y_test)
+    global_score, global_loss = evaluate(party.global_model, extra, data.x_test, data.y_test)
+    metrics = {
         "num-examples": len(data.y), "personal-score": score, "personal-loss": loss,
-        "global-score": of_global, "global-loss": loss_of_global,
+        "global-score": global_score, "global-loss": global_loss,
     }  # fmt: skip
-    return party.reply(w, scores, extra=kept)
+    return party.reply(w, metrics, extra=extra)

@@ -1,4 +1,4 @@
-"""The app in process: it trains, it goes on, and a party that fails harms nobody else."""
+"""The app runs in process: it trains, it continues, and a failing party does not affect others."""
 
 import json
 
@@ -8,7 +8,7 @@ from fedplus.flower import InProcessGrid
 from flwr.clientapp import ClientApp
 
 from fedapp import party
-from fedapp.server import trained
+from fedapp.server import run_federation
 
 PARTIES = 3
 CONFIG = {
@@ -18,38 +18,40 @@ CONFIG = {
 
 
 @pytest.fixture(autouse=True)
-def state(tmp_path, monkeypatch):
+def state_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDPLUS_STATE", str(tmp_path / "state"))
 
 
-def scores(folder):
+def last_scores(folder):
     line = (folder / "rounds.jsonl").read_text().splitlines()[-1]
     return json.loads(line)["personal_score"]
 
 
 def test_every_party_learns(tmp_path):
-    trained(InProcessGrid(party.app, PARTIES, run_config=CONFIG), CONFIG, tmp_path / "server")
-    assert min(scores(tmp_path / "server")) > 0.5  # Ten classes: chance is 0.1.
+    run_federation(
+        InProcessGrid(party.app, PARTIES, run_config=CONFIG), CONFIG, tmp_path / "server"
+    )
+    assert min(last_scores(tmp_path / "server")) > 0.5  # With ten classes, chance is 0.1.
 
 
-def test_a_server_that_was_stopped_goes_on(tmp_path):
+def test_a_stopped_server_continues(tmp_path):
     grid = InProcessGrid(party.app, PARTIES, run_config=CONFIG)
-    trained(grid, CONFIG | {"rounds": 2}, tmp_path / "server")
-    again = trained(grid, CONFIG, tmp_path / "server")
-    whole = trained(grid, CONFIG, tmp_path / "other")
-    assert again.state.done == 5
-    np.testing.assert_allclose(again.state.w_global, whole.state.w_global, atol=1e-5)
+    run_federation(grid, CONFIG | {"rounds": 2}, tmp_path / "server")
+    continued = run_federation(grid, CONFIG, tmp_path / "server")
+    uninterrupted = run_federation(grid, CONFIG, tmp_path / "other")
+    assert continued.state.rounds_done == 5
+    np.testing.assert_allclose(continued.state.w_global, uninterrupted.state.w_global, atol=1e-5)
 
 
 def test_a_party_that_left_is_forgotten(tmp_path):
     grid = InProcessGrid(party.app, PARTIES, run_config=CONFIG)
-    trained(grid, CONFIG | {"rounds": 1}, tmp_path / "server")
+    run_federation(grid, CONFIG | {"rounds": 1}, tmp_path / "server")
     grid.connected.remove(3)
-    again = trained(grid, CONFIG | {"rounds": 2, "forget": "3"}, tmp_path / "server")
-    assert sorted(again.state.models) == [1, 2]
+    continued = run_federation(grid, CONFIG | {"rounds": 2, "forget": "3"}, tmp_path / "server")
+    assert sorted(continued.state.models) == [1, 2]
 
 
-def test_a_party_that_fails_harms_nobody_else(tmp_path):
+def test_a_failing_party_does_not_affect_the_others(tmp_path):
     failing = ClientApp()
 
     @failing.train()
@@ -59,7 +61,7 @@ def test_a_party_that_fails_harms_nobody_else(tmp_path):
         return party.train(message, context)
 
     grid = InProcessGrid(failing, PARTIES, run_config=CONFIG)
-    strategy = trained(grid, CONFIG, tmp_path / "server")
-    assert len(strategy.dropped) == 5
-    assert "out of memory" in strategy.dropped[0][2]
-    assert min(scores(tmp_path / "server")) > 0.5
+    strategy = run_federation(grid, CONFIG, tmp_path / "server")
+    assert strategy.dropped.total == 5
+    assert "out of memory" in strategy.dropped.recent[0].reason
+    assert min(last_scores(tmp_path / "server")) > 0.5

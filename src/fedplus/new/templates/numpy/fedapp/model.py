@@ -1,6 +1,6 @@
-"""The model, a party's steps, and how a model is judged: NumPy alone, a softmax regression.
+"""The model, a party's training steps, and the evaluation: softmax regression with NumPy.
 
-For scikit-learn's estimators ``fedplus.sklearn`` has ``Pull`` around ``partial_fit``.
+For estimators of scikit-learn, use ``fedplus.sklearn.Pull`` with ``partial_fit``.
 """
 
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ from fedapp.method import ETA
 BATCH = 20
 
 
-def first() -> dict[str, Any]:
-    """The model that the federation begins with: arrays by name, all of them federated."""
+def initial_model() -> dict[str, Any]:
+    """Return the model with which the federation starts: arrays by name, all of them federated."""
     return {
         "weight": np.zeros((FEATURES, CLASSES), np.float32),
         "bias": np.zeros(CLASSES, np.float32),
@@ -24,29 +24,29 @@ def first() -> dict[str, Any]:
 
 
 def probabilities(w: Any, x: Any) -> Any:
-    """Of each class, a row a sample."""
+    """Return the probability of each class, one row per sample."""
     logits = x @ w["weight"] + w["bias"]
-    shares = np.exp(logits - logits.max(1, keepdims=True))
-    return shares / shares.sum(1, keepdims=True)
+    exponentials = np.exp(logits - logits.max(1, keepdims=True))
+    return exponentials / exponentials.sum(1, keepdims=True)
 
 
-def descended(w: Any, x: Any, y: Any) -> Any:
-    """A step down the gradient of the mean cross-entropy."""
+def gradient_step(w: Any, x: Any, y: Any) -> Any:
+    """Return the model after a gradient step on the mean cross-entropy."""
     error = (probabilities(w, x) - np.eye(CLASSES, dtype=np.float32)[y]) / len(y)
     return {"weight": w["weight"] - ETA * x.T @ error, "bias": w["bias"] - ETA * error.sum(0)}
 
 
-def trained(party: Party, x: Any, y: Any, work: Iterable[int], rng: Any) -> tuple[Any, Any]:
-    """The party's steps: its new model, and what else it keeps."""
+def train_model(party: Party, x: Any, y: Any, steps: Iterable[int], rng: Any) -> tuple[Any, Any]:
+    """Do the party's steps; return its new model, and extra arrays that stay with the party."""
     w = party.start
-    for _ in work:
+    for _ in steps:
         rows = rng.choice(len(y), BATCH)
-        w = party.pull(descended(w, x[rows], y[rows]))
+        w = party.pull(gradient_step(w, x[rows], y[rows]))
     return w, {}
 
 
-def judged(w: Any, kept: Any, x: Any, y: Any) -> tuple[float, float]:
-    """Accuracy and loss."""
-    shares = probabilities(w, x)
-    loss = -np.log(np.maximum(shares[np.arange(len(y)), y], 1e-12)).mean()
-    return float((shares.argmax(1) == y).mean()), float(loss)
+def evaluate(w: Any, extra: Any, x: Any, y: Any) -> tuple[float, float]:
+    """Return the accuracy and the loss of a model."""
+    p = probabilities(w, x)
+    loss = -np.log(np.maximum(p[np.arange(len(y)), y], 1e-12)).mean()
+    return float((p.argmax(1) == y).mean()), float(loss)

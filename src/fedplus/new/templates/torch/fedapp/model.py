@@ -1,4 +1,4 @@
-"""The model, a party's steps, and how a model is judged: PyTorch."""
+"""The model, a party's training steps, and the evaluation, with PyTorch."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,27 +14,27 @@ from fedapp.method import ETA
 BATCH = 20
 
 
-def network() -> torch.nn.Module:
-    """Any module. Its parameters are federated; buffers (BatchNorm's) stay with the party."""
+def make_network() -> torch.nn.Module:
+    """Return a module. Its parameters are federated; buffers (BatchNorm) stay with the party."""
     return torch.nn.Sequential(
         torch.nn.Linear(FEATURES, 32), torch.nn.ReLU(), torch.nn.Linear(32, CLASSES)
     )
 
 
-def first() -> dict[str, Any]:
-    """The model that the federation begins with."""
+def initial_model() -> dict[str, Any]:
+    """Return the model with which the federation starts."""
     torch.manual_seed(0)
-    return arrays(network())
+    return arrays(make_network())
 
 
-def trained(party: Party, x: Any, y: Any, work: Iterable[int], rng: Any) -> tuple[Any, Any]:
-    """The party's steps: its new model, and what else it keeps."""
-    model = network()
+def train_model(party: Party, x: Any, y: Any, steps: Iterable[int], rng: Any) -> tuple[Any, Any]:
+    """Do the party's steps; return its new model, and extra arrays that stay with the party."""
+    model = make_network()
     put_arrays(model, party.start)
     put_buffers(model, party.extra)
     optimizer = Pull(torch.optim.SGD(model.parameters(), lr=ETA), model, party)
     model.train()
-    for _ in work:
+    for _ in steps:
         rows = rng.choice(len(y), BATCH)
         optimizer.zero_grad()
         cross_entropy(model(torch.as_tensor(x[rows])), torch.as_tensor(y[rows]).long()).backward()
@@ -42,13 +42,13 @@ def trained(party: Party, x: Any, y: Any, work: Iterable[int], rng: Any) -> tupl
     return arrays(model), buffers(model)
 
 
-def judged(w: Any, kept: Any, x: Any, y: Any) -> tuple[float, float]:
-    """Accuracy and loss."""
-    model = network()
+def evaluate(w: Any, extra: Any, x: Any, y: Any) -> tuple[float, float]:
+    """Return the accuracy and the loss of a model."""
+    model = make_network()
     put_arrays(model, w)
-    put_buffers(model, kept)
+    put_buffers(model, extra)
     model.eval()
     with torch.no_grad():
         logits, labels = model(torch.as_tensor(x)), torch.as_tensor(y).long()
-        right = (logits.argmax(1) == labels).float().mean()
-        return right.item(), cross_entropy(logits, labels).item()
+        accuracy = (logits.argmax(1) == labels).float().mean()
+        return accuracy.item(), cross_entropy(logits, labels).item()

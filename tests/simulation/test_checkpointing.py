@@ -1,0 +1,256 @@
+"""Runs that are stopped or killed resume from a checkpoint; damaged or foreign files are rejected."""
+
+import functools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedplus as fp
+from fedplus import presets
+from fedplus._checkpoint_file import Checkpoint, latest_checkpoint, load, save
+from fedplus.simulation import DivergedError
+from small_federation import CLASSIFIER, federation
+
+HERE = Path(__file__).parent
+ROUNDS = 200
+"""Rounds per kill, and for the end of the run."""
+SETTINGS = {"rounds": 12, "cohort": 3, "steps": 3, "batch_size": 8}
+METHOD = presets.fedgeomed_plus(eta=0.05, sigma=1.0, delta=0.05)
+
+
+def start(folder, out, cache, rounds):
+    """Start ``resumable_run.py`` in a process of its own."""
+    env = os.environ | {
+        "PYTHONPATH": str(HERE.parent),
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    command = [sys.executable, str(HERE / "resumable_run.py"), str(folder), str(rounds), str(out)]
+    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+
+
+def latest_round(folder):
+    paths = sorted(folder.glob("round-*.safetensors")) if folder.is_dir() else []
+    return int(paths[-1].stem.split("-")[1]) if paths else 0
+
+
+def wait_for_checkpoint(process, folder, after):
+    """Wait until there is a checkpoint of a later round."""
+    while process.poll() is None and latest_round(folder) <= after:
+        time.sleep(0.005)
+    assert process.poll() is None, f"ended by itself: {process.communicate()}"
+
+
+def finish(process):
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+
+
+def assert_same_run(one, other):
+    with np.load(one) as a, np.load(other) as b:
+        assert set(a) == set(b)
+        for name in a:
+            np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, cache):
+    """A function that returns the results of an uninterrupted run of this many rounds."""
+
+    @functools.cache
+    def run(rounds):
+        out = tmp_path_factory.mktemp("undisturbed") / "out.npz"
+        finish(start("", out, cache, rounds))
+        return out
+
+    return run
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
+def test_a_run_that_is_killed_repeatedly_has_the_same_result(tmp_path, cache, undisturbed, kills):
+    """SIGKILL at random times after a new checkpoint: models and records are equal bit by bit."""
+    folder, out, rounds = tmp_path / "checkpoints", tmp_path / "out.npz", ROUNDS * (kills + 1)
+    rng = random.Random(0)
+    for _ in range(kills):
+        process = start(folder, out, cache, rounds)
+        wait_for_checkpoint(process, folder, latest_round(folder))
+        time.sleep(rng.uniform(0, 0.1))
+        process.kill()
+        process.communicate()
+        assert not out.exists()
+    finish(start(folder, out, cache, rounds))
+    assert_same_run(out, undisturbed(rounds))
+
+
+def test_ctrl_c_saves_a_checkpoint_and_says_how_to_resume(tmp_path, cache, undisturbed):
+    folder, out, rounds = tmp_path / "checkpoints", tmp_path / "out.npz", ROUNDS * 4
+    process = start(folder, out, cache, rounds)
+    wait_for_checkpoint(process, folder, 0)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate()
+    assert process.returncode not in (0, -signal.SIGKILL)
+    assert f"To continue, call again with resume=True: {folder}" in stderr
+    finish(start(folder, out, cache, rounds))
+    assert_same_run(out, undisturbed(rounds))
+
+
+def test_a_run_resumed_with_more_rounds_is_the_uninterrupted_run(tmp_path):
+    def run(rounds, **more):
+        settings = SETTINGS | {"rounds": rounds, "evaluate_every": 3} | more
+        return fp.simulate(METHOD, federation(), CLASSIFIER, **settings)
+
+    run(6, checkpoint=tmp_path)
+    resumed = run(12, checkpoint=tmp_path, resume=True)
+    uninterrupted = run(12)
+    np.testing.assert_array_equal(resumed.models, uninterrupted.models)
+    for name, values in uninterrupted.evaluations.items():
+        np.testing.assert_array_equal(resumed.evaluations[name], values)
+
+
+def test_a_resumed_sweep_is_the_uninterrupted_sweep(tmp_path):
+    methods = [presets.fedavg_plus(eta=0.05, sigma=1.0, delta=delta) for delta in (0.1, 1.0)]
+    settings = SETTINGS | {"seeds": [0, 1]}
+    saved = {"checkpoint": tmp_path}
+    fp.sweep(methods, federation(), CLASSIFIER, **saved, **(settings | {"rounds": 5}))
+    resumed = fp.sweep(methods, federation(), CLASSIFIER, **saved, resume=True, **settings)
+    uninterrupted = fp.sweep(methods, federation(), CLASSIFIER, **settings)
+    for one, other in zip(resumed, uninterrupted, strict=True):
+        np.testing.assert_array_equal(one.models, other.models)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with the checkpoints of a finished run."""
+    settings = SETTINGS | {"checkpoint": tmp_path, "checkpoint_every": 3}
+    fp.simulate(METHOD, federation(), CLASSIFIER, **settings)
+    return tmp_path
+
+
+def resume(folder, **more):
+    settings = SETTINGS | {"rounds": 15} | more
+    return fp.simulate(METHOD, federation(), CLASSIFIER, checkpoint=folder, resume=True, **settings)
+
+
+def test_a_folder_has_the_last_two_checkpoints_and_nothing_else(folder):
+    names = sorted(p.name for p in folder.iterdir())
+    assert names == ["round-000000009.safetensors", "round-000000012.safetensors"]
+
+
+def test_unfinished_files_of_a_killed_process_are_deleted(tmp_path):
+    (tmp_path / ".round-000000003.safetensors.4711.tmp").write_bytes(b"half")
+    path = save(tmp_path, Checkpoint(4, {}, {"w": np.zeros(2)}))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_repeated_rounds_replace_checkpoints_of_later_rounds(tmp_path):
+    for round_ in (7, 8, 9, 4, 5):
+        save(tmp_path, Checkpoint(round_, {}, {"a": np.array(round_)}))
+    assert sorted(load(path).arrays["a"].item() for path in tmp_path.iterdir()) == [4, 5]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text"])
+def test_a_damaged_checkpoint_is_rejected_and_the_previous_one_can_be_used(folder, damage):
+    path = latest_checkpoint(folder)
+    content = bytearray(path.read_bytes())
+    if damage == "flip":
+        content[-5] ^= 1
+    damaged = {
+        "cut": bytes(content[:-9]), "flip": bytes(content), "empty": b"", "text": b"no checkpoint",
+    }  # fmt: skip
+    path.write_bytes(damaged[damage])
+    with pytest.raises(
+        fp.SettingError, match=r"is damaged .* checkpoint before it is round-000000009"
+    ) as error:
+        resume(folder)
+    assert "\n" not in str(error.value)
+    path.unlink()
+    run = resume(folder)
+    expected = fp.simulate(METHOD, federation(), CLASSIFIER, **(SETTINGS | {"rounds": 15}))
+    np.testing.assert_array_equal(run.models, expected.models)
+
+
+def test_an_earlier_run_is_not_overwritten(folder):
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(
+        fp.SettingError, match=r"checkpoint must be an empty folder, got .* earlier run"
+    ):
+        fp.simulate(METHOD, federation(), CLASSIFIER, checkpoint=folder, **SETTINGS)
+    with pytest.raises(fp.SettingError, match="rounds must be at least 12"):
+        resume(folder, rounds=5)
+    assert before == {path: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_file_of_another_program_is_rejected(folder):
+    from safetensors.numpy import save_file
+
+    save_file({"weight": np.zeros(3)}, folder / "round-000000099.safetensors")
+    with pytest.raises(fp.SettingError, match="not a checkpoint of fedplus"):
+        resume(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 1}, r"its seeds is \[0\], this run's is \[1\]"),
+        ({"batch_size": 9}, "its batch_size is 8, this run's is 9"),
+        ({"cohort": 4}, "its cohort is"),
+        ({"steps": 4}, "its steps is"),
+    ],
+)
+def test_a_checkpoint_of_a_run_with_other_settings_is_rejected(folder, change, message):
+    with pytest.raises(fp.SettingError, match=message):
+        resume(folder, **change)
+
+
+def test_a_checkpoint_of_a_run_with_other_data_is_rejected(folder):
+    other = federation(seed=1)
+    with pytest.raises(fp.SettingError, match="its federation is"):
+        fp.simulate(METHOD, other, CLASSIFIER, checkpoint=folder, resume=True, **SETTINGS)
+
+
+def test_load_returns_what_save_has_written(tmp_path):
+    arrays = {"a": np.arange(6.0).reshape(2, 3), "b": np.array(3), "c": np.array([True, False])}
+    path = save(tmp_path, Checkpoint(7, {"seed": 1}, arrays))
+    loaded = load(path)
+    assert loaded.round == 7
+    assert loaded.settings == {"seed": 1}
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(loaded.arrays[name], array)
+        assert loaded.arrays[name].dtype == array.dtype
+
+
+def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path):
+    """With too high a learning rate one party's quadratic loss diverges after some rounds."""
+    import jax.numpy as jnp
+
+    from fedplus.models import REGRESSION, Model
+
+    rng = np.random.default_rng(0)
+    scales = (1.0, 1.0, 3.2)
+    data = [(s * rng.normal(size=(40, 2)), rng.normal(size=40)) for s in scales]
+    model = Model(lambda key: {"w": jnp.ones(2)}, lambda p, x: x @ p["w"], REGRESSION)
+    with pytest.raises(
+        DivergedError, match=r"In round \d+ the models of 1 parties \('2'\)"
+    ) as error:
+        fp.simulate(
+            presets.local_sgd(eta=0.5), fp.Federation.from_arrays(data), model, rounds=300, steps=2,
+            batch_size=32, checkpoint=tmp_path, checkpoint_every=1,
+        )  # fmt: skip
+    assert "try a tenth of eta" in str(error.value)
+    assert str(latest_checkpoint(tmp_path)) in str(error.value)
+    last_good = load(latest_checkpoint(tmp_path))
+    assert np.isfinite(last_good.arrays["state/w_local"]).all()
+    assert last_good.round > 3

@@ -1,0 +1,271 @@
+"""Every preset equals plain NumPy code, which is written from the method's paper.
+
+The references loop over parties and know only the steps that a party does; the library gets batches
+padded with NaN, so that one step too many would show.
+"""
+
+import dataclasses
+from functools import partial
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import fedplus as fp
+from numpy_presets import (
+    DELTA,
+    ETA,
+    LAYOUT,
+    ROUNDS,
+    SIGMA,
+    B,
+    D,
+    E,
+    N,
+    adam,
+    by_layer,
+    coordinate_median,
+    fed_plus,
+    fedavg,
+    fedprox,
+    geometric_median,
+    local_sgd,
+    mean,
+    momentum,
+    plain,
+    recursion,
+    scaled,
+    shrunk,
+    thresholded,
+)
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # Compiling is most of this file's time.
+run_round = jax.jit(fp.FedPlus.round, static_argnums=3, compiler_options=FAST_TO_COMPILE)
+
+
+PARTS = {"head/*": fp.L2(DELTA), "body": fp.L1(DELTA), "*": fp.Quadratic(DELTA)}
+FREE, PULLED = {"eta": ETA}, {"eta": ETA, "sigma": SIGMA}
+TUNED, HYBRID = PULLED | {"delta": DELTA}, PULLED | {"parts": PARTS, "layout": LAYOUT}
+ONE_MODEL = {  # preset: its settings, what its parties do, how their models are aggregated
+    "fedavg": (FREE, fedavg, mean),
+    "rfa": (FREE, fedavg, geometric_median),
+    "coordinate_median": (FREE, fedavg, coordinate_median),
+    "fedprox": (PULLED, fedprox, mean),
+}
+PERSONAL = {
+    "fedavg_plus": (TUNED, partial(fed_plus, scaled), mean),
+    "fedgeomed_plus": (TUNED, partial(fed_plus, shrunk), partial(recursion, shrunk)),
+    "fedcomed_plus": (TUNED, partial(fed_plus, thresholded), partial(recursion, thresholded)),
+    "hybrid": (HYBRID, partial(fed_plus, by_layer), partial(recursion, by_layer)),
+}
+TABLE_1 = {"local_sgd": (FREE, local_sgd, mean)} | ONE_MODEL | PERSONAL
+every_row = pytest.mark.parametrize("name", TABLE_1)
+
+
+def preset(name, **local):
+    algorithm = getattr(fp.presets, name)(**TABLE_1[name][0])
+    return dataclasses.replace(algorithm, local=dataclasses.replace(algorithm.local, **local))
+
+
+def assert_close(name, got, expected):
+    """Require equality up to rounding, and for geometric medians up to their accuracy."""
+    atol = {"rfa": 1e-4, "fedgeomed_plus": 1e-5, "hybrid": 1e-5}.get(name, 1e-11)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=0, atol=atol), got, expected)
+
+
+@jax.grad
+def squares(w, batch):
+    return 0.5 * jnp.mean((batch[0] @ w - batch[1]) ** 2)
+
+
+@jax.grad
+def logistic(w, batch):
+    return jnp.mean(jnp.logaddexp(0, -jnp.sign(batch[1]) * (batch[0] @ w)))
+
+
+GRADIENT = {
+    squares: lambda w, x, y: x.T @ (x @ w - y) / B,
+    logistic: lambda w, x, y: -x.T @ (np.sign(y) / (1 + np.exp(np.sign(y) * (x @ w)))) / B,
+}
+
+
+def draw(active, grad, *, weighted=False, **more):
+    """Yield the work of each round, for the library and for the reference. Party 0 is an outlier."""
+    rng = np.random.default_rng(3)
+    truth = rng.normal(size=(N, D)) + 5 * np.eye(N)[:, :1]
+    weights = rng.uniform(0.5, 2.0, N) if weighted else None
+    for _ in range(ROUNDS):
+        cohort, steps = rng.permutation(N)[:active], rng.integers(0, E + 1, active)
+        x = rng.normal(size=(active, E, B, D))
+        y = np.einsum("kebd,kd->keb", x, truth[cohort]) + 0.1 * rng.normal(size=x.shape[:3])
+        x[np.arange(E) >= steps[:, None]] = np.nan
+        done = [list(zip(x[i, :e], y[i, :e], strict=True)) for i, e in enumerate(steps)]
+        batches = dict(zip(cohort, done, strict=True))
+        work = jax.tree.map(jnp.asarray, fp.Work(cohort, (x, y), steps, weights))
+        yield work, SimpleNamespace(cohort=cohort, batches=batches, gradient=GRADIENT[grad], **more)
+
+
+def assert_equals_reference(name, algorithm, active, grad, *, weighted=False, lam=0, move=plain):
+    _, train, aggregate = TABLE_1[name]
+    w_global = np.zeros(D)
+    w, state = [w_global] * N, algorithm.init(jnp.zeros(D), N)
+    for work, r in draw(active, grad, weighted=weighted, lam=lam, move=move):
+        train(w, w_global, r)
+        counted = list(range(N)) if algorithm.over == "all" else r.cohort
+        a = np.ones(N) if work.weights is None else np.asarray(work.weights)
+        w_global = aggregate([w[k] for k in counted], a[counted])
+        state, result = run_round(algorithm, state, work, grad)
+        assert_close(name, state, fp.State(w_global, np.array(w)))
+        assert result.aggregate.converged
+
+
+@every_row
+@pytest.mark.parametrize("active", [N, 4])
+def test_a_preset_equals_the_method_that_it_names(name, active):
+    """Every round is compared, with different E_k; if all parties are active, with weights."""
+    grad = logistic if active == N else squares
+    assert_equals_reference(name, preset(name), active, grad, weighted=active == N)
+
+
+@every_row
+def test_a_preset_may_aggregate_all_or_only_active_parties(name):
+    """Deviation D1: ``over`` has the other value than in the preset."""
+    algorithm = preset(name)
+    over = {"all": "active", "active": "all"}[algorithm.over]
+    active = 3 if over == "all" else 4  # Many parties are inactive, and medians are intervals.
+    assert_equals_reference(name, dataclasses.replace(algorithm, over=over), active, squares)
+
+
+@pytest.mark.parametrize("name", PERSONAL)
+def test_a_personal_preset_may_start_at_a_mixture(name):
+    """Alg. 1, l. 12 with λ = 0.001, as in the paper for Sent140."""
+    assert_equals_reference(name, preset(name, lam=0.001), 4, squares, lam=0.001)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "move"), [(optax.sgd(ETA, momentum=0.9), momentum), (optax.adam(ETA), adam)]
+)
+def test_an_optax_optimizer_replaces_the_gradient_step(optimizer, move):
+    """Its state is initialised in every round, and the move towards the anchor stays the same."""
+    algorithm = preset("fedavg_plus", optimizer=optimizer)
+    assert_equals_reference("fedavg_plus", algorithm, 4, squares, move=move)
+
+
+def state_after_some_rounds(algorithm):
+    """Return a state after some rounds, and the work of the next round."""
+    state = algorithm.init(jnp.zeros(D), N)
+    *past, (work, _) = draw(4, squares)
+    for past_work, _ in past:
+        state, _ = run_round(algorithm, state, past_work, squares)
+    return state, work
+
+
+@every_row
+def test_all_parties_start_with_the_global_model(name):
+    """Alg. 1, l. 1."""
+    start = np.arange(float(D))
+    expected = fp.State(start, np.array([start] * N))
+    jax.tree.map(np.testing.assert_array_equal, preset(name).init(start, N), expected)
+
+
+@every_row
+def test_inactive_parties_keep_their_models(name):
+    """Alg. 1, l. 8-9: they are the same bit by bit, while parties that take a step change."""
+    algorithm = preset(name)
+    state, work = state_after_some_rounds(algorithm)
+    after, _ = run_round(algorithm, state, work, squares)
+    same = np.all(after.w_local == state.w_local, axis=1)
+    assert not same[work.cohort[work.steps > 0]].any()
+    assert np.delete(same, work.cohort).all()
+
+
+@every_row
+def test_the_evaluated_models_are_those_that_parties_use(name):
+    """Deviation D7: they are w̃ for λ = 1, and the personal w_k for λ < 1."""
+    algorithm = preset(name)
+    state, _ = state_after_some_rounds(algorithm)
+    expected = [state.w_global] * N if name in ONE_MODEL else state.w_local
+    np.testing.assert_array_equal(algorithm.models(state), expected)
+    np.testing.assert_array_equal(preset(name, lam=0.999).models(state), state.w_local)
+
+
+@pytest.mark.parametrize("name", ["fedprox", "fedgeomed_plus"])
+def test_a_compiled_round_equals_an_eager_one(name):
+    """The state and the convergence of the aggregation are the same."""
+    algorithm = preset(name)
+    state, work = state_after_some_rounds(algorithm)
+    compiled, eager = (
+        run(algorithm, state, work, squares) for run in (run_round, fp.FedPlus.round)
+    )
+    assert_close(name, compiled[0], eager[0])
+    assert compiled[1].aggregate.converged == eager[1].aggregate.converged
+
+
+@pytest.mark.parametrize("name", ["fedgeomed_plus", "fedcomed_plus"])
+def test_several_settings_at_once_equal_each_by_itself(name):
+    """A round is mapped by vmap over stacked algorithms with different σ and δ."""
+    make, values = getattr(fp.presets, name), ((0.2, 0.1), (0.5, 0.3), (1.0, 2.0))
+    each = [make(eta=ETA, sigma=sigma, delta=delta) for sigma, delta in values]
+    state, work = state_after_some_rounds(each[0])
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+    together, _ = jax.vmap(lambda method: run_round(method, state, work, squares))(stacked)
+    for i, algorithm in enumerate(each):
+        alone, _ = run_round(algorithm, state, work, squares)
+        assert_close(name, jax.tree.map(lambda leaf, i=i: leaf[i], together), alone)
+
+
+@pytest.mark.parametrize(("eta", "sigma"), [(0.02, 15), (0.01, 0.01), (0.1, 1.2), (0.1, 0.009)])
+def test_a_kappa_outside_the_recommended_range_warns_once(eta, sigma):
+    """Deviation D8: κ outside [0.9, 0.999] gives a warning with its value, and no error."""
+    with pytest.warns(fp.KappaWarning, match=f"{1 / (1 + eta * sigma):.6g}") as caught:
+        assert fp.presets.fedavg_plus(eta=eta, sigma=sigma).local.sigma == sigma
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize(("eta", "sigma"), [(0.1, 1.1), (0.1, 0.011), (0.02, 1.0), (100.0, 0.0)])
+def test_a_recommended_kappa_or_sigma_zero_does_not_warn(eta, sigma):
+    """Pytest turns a warning into an error."""
+    fp.presets.fedprox(eta=eta, sigma=sigma)
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong"),
+    [
+        ("cohort", np.arange(N + 1)),  # more than there are
+        ("cohort", np.arange(0)),
+        ("cohort", np.array([0, 1, 2, 2])),
+        ("cohort", np.array([0, 1, 2, N])),
+        ("cohort", np.array([0, 1, 2, -1])),
+        ("cohort", np.array([[0, 1, 2, 3]])),
+        ("steps", np.array([1, 1, 1, E + 1])),
+        ("steps", np.array([1, 1, 1, -1])),
+        ("steps", np.array([1, 1, 1])),
+        ("batches", (np.ones((3, E, B, D)), np.ones((3, E, B)))),
+        ("batches", (np.ones((4, E, B, D)), np.ones(4))),
+        ("batches", (np.ones((4, E, B, D)), np.ones((4, E + 1, B)))),  # E differs
+        ("weights", np.ones(4)),  # the cohort's
+        ("weights", np.ones((N, 1))),
+    ],
+)
+def test_bad_work_is_reported_in_one_line(setting, wrong):
+    """The SettingError names the setting, what is allowed and what was got."""
+    algorithm = preset("fedavg_plus")
+    state, work = state_after_some_rounds(algorithm)
+    with pytest.raises(fp.SettingError, match=rf"\Awork\.{setting} must be .+, got .+\Z"):
+        algorithm.round(state, work._replace(**{setting: wrong}), squares)
+
+
+@pytest.mark.parametrize("setting", ["cohort", "steps"])
+def test_bad_work_of_many_parties_is_reported_in_one_line(setting):
+    """The message shortens long vectors."""
+    algorithm, many = preset("fedavg_plus"), 60
+    batches = np.ones((many, 1, B, D)), np.ones((many, 1, B))
+    work = fp.Work(np.arange(many), batches, np.ones(many, int))
+    wrong = work._replace(**{setting: np.full(many, 7)})
+    with pytest.raises(fp.SettingError, match=rf"\Awork\.{setting} must be .+, got .+\Z"):
+        algorithm.round(algorithm.init(np.zeros(D), many), wrong, squares)
