@@ -25,9 +25,9 @@ def fill_blocks(page: str, blocks: Mapping[str, str]) -> str:
     A block stands on lines of its own or within a line. A block that the page has no place for is
     rejected.
 
-    >>> filled("<!-- a -->\nold\n<!-- end -->", {"a": "new"})
+    >>> fill_blocks("<!-- a -->\nold\n<!-- end -->", {"a": "new"})
     '<!-- a -->\nnew\n<!-- end -->'
-    >>> filled("| <!-- a -->old<!-- end --> |", {"a": "new"})
+    >>> fill_blocks("| <!-- a -->old<!-- end --> |", {"a": "new"})
     '| <!-- a -->new<!-- end --> |'
     """
     places = [match[1] for match in _BLOCK.finditer(page)]

@@ -3,6 +3,7 @@
 from fedplus import baselines, methods, models, presets
 from fedplus._types import settings
 from fedplus.aggregation import (
+    AbstractAggregator,
     Aggregate,
     CentredClipping,
     CoordinateMedian,
@@ -28,6 +29,7 @@ from fedplus.work import Work
 __all__ = [
     "L1",
     "L2",
+    "AbstractAggregator",
     "AbstractAlgorithm",
     "AbstractPsi",
     "Aggregate",

@@ -27,7 +27,7 @@ def warn_of_unusual_kappa(eta: Any, sigma: Any) -> None:
     if not least <= kappa <= most:
         warnings.warn(
             f"κ = 1/(1 + ησ) = {kappa:.6g} lies outside [{least}, {most}], the range that the Fed+ "
-            f"paper recommends. η = {eta:g} puts σ into "
+            f"paper recommends. For η = {eta:g} it needs a σ in "
             f"[{(1 / most - 1) / eta:.3g}, {(1 / least - 1) / eta:.3g}].",
             KappaWarning,
             stacklevel=_levels_to_caller(),

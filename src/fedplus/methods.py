@@ -133,11 +133,11 @@ METHODS: dict[str, Method] = {
             "Fallah, Mokhtari and Ozdaglar, Personalized Federated Learning: MAML, NeurIPS 2020",
         ),
         Method(
-            "apfl", baselines.APFL, "a learned mixture of an own and the global model", "own", "1",
+            "apfl", baselines.APFL, "a learned mixture of a personal and the global model", "own", "1",
             "1", "2E", "Deng, Kamani and Mahdavi, Adaptive Personalized Federated Learning, 2020",
         ),
         Method(
-            "ditto", baselines.Ditto, "an own model beside FedAvg's, pulled towards it", "own",
+            "ditto", baselines.Ditto, "a personal model, pulled towards FedAvg's global model", "own",
             "1", "1", "2E", "Li, Hu, Beirami and Smith, Ditto, ICML 2021",
         ),
         Method(
@@ -151,7 +151,7 @@ METHODS: dict[str, Method] = {
             "Mansour, Mohri, Ro and Suresh, Three Approaches for Personalization, 2020",
         ),
         Method(
-            "mapper", baselines.Mapper, "an own and a central model, interpolated", "own", "1",
+            "mapper", baselines.Mapper, "a personal and a central model, interpolated", "own", "1",
             "1", "Λ · E + E, and Λ · E losses",
             "Mansour, Mohri, Ro and Suresh, Three Approaches for Personalization, 2020",
         ),

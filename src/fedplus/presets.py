@@ -4,9 +4,9 @@ The rows with λ = 1 aggregate only the active parties' models, as their authors
 aggregate the models of all parties, as Algorithm 1 does.
 
 These signatures hold the only defaults: the command line and TOML files read them from here. δ has
-another meaning in each Fed+ row (a share, a radius of the whole vector, a threshold per coordinate), so
-each row has its own default: the best δ on the validation images of ``digits-robust``
-(``examples/choose.py``). ``fedplus.tune`` finds a better one for your data.
+a different meaning in each Fed+ row (a share, a radius of the whole vector, a threshold per
+coordinate), so each row has its own default: the best δ on the validation images of
+``digits-robust`` (``examples/choose.py``). ``fedplus.tune`` finds a better one for your data.
 """
 
 from collections.abc import Mapping
@@ -143,7 +143,7 @@ def fedcomed_plus(*, eta: float, sigma: float, delta: float = 0.003, lam: float 
 def hybrid(
     parts: Mapping[str, AbstractPsi], layout: Layout, *, eta: float, sigma: float
 ) -> FedPlus:
-    """Hybrid Fed+: personal models, with another ψ and aggregation for each group of layers (λ = 0).
+    """Hybrid Fed+: personal models, a different ψ and aggregation for each group of layers (λ = 0).
 
     E.g. ``hybrid({"head/*": L1(0.1), "*": Quadratic(0.001)}, layout, eta=0.02, sigma=1.0)``.
 

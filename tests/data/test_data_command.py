@@ -37,7 +37,7 @@ def test_where_names_the_missing_files_and_their_origin(tmp_path):
     folders = run("data", "where", XDG_CACHE_HOME=str(tmp_path)).stdout.split()
     assert folders == [str(tmp_path / "fedplus")]
     output = run("data", "where", "femnist").stdout
-    assert "emnist/gzip.zip: not here; it comes from https://biometrics.nist.gov" in output
+    assert "emnist/gzip.zip: missing; it comes from https://biometrics.nist.gov" in output
     assert "needs no files" in run("data", "where", "synthetic").stdout
     files = json.loads(run("data", "where", "mnist", "--json").stdout)
     assert [file["at"] for file in files] == [None] * 4

@@ -136,13 +136,17 @@ WITH_DATE = FRAME.assign(when=pandas.date_range("2020", periods=100))
     [
         (WITHOUT_PARTY, {}, "party 'hospital' must be present in every row, got 50"),
         (WITH_DATE, {}, "column 'when' must be numbers"),
-        (FRAME, {"target": "hospital"}, "target must be another column than party"),
+        (FRAME, {"target": "hospital"}, "target must be a column other than party"),
         (
             FRAME.rename(columns={"age": 3}),
             {},
-            "columns of the frame must be different texts",
+            "columns of the frame must be distinct strings",
         ),
-        (FRAME.rename(columns={"age": "dose"}), {}, "columns of the frame must be different texts"),
+        (
+            FRAME.rename(columns={"age": "dose"}),
+            {},
+            "columns of the frame must be distinct strings",
+        ),
         (polars.DataFrame(COLUMNS).lazy(), {}, r"Call \.collect\(\) on a LazyFrame"),
     ],
 )

@@ -113,7 +113,10 @@ def test_all_files_together_decide_whether_a_column_holds_texts(tmp_path):
 @pytest.mark.parametrize(
     ("files", "match"),
     [
-        ({"a_csv": "a,b,y\n" + ROWS, "a_csv_gz": gzip.compress(b"a,b,y\n1,2,3\n")}, "two files of"),
+        (
+            {"a_csv": "a,b,y\n" + ROWS, "a_csv_gz": gzip.compress(b"a,b,y\n1,2,3\n")},
+            "two files for party 'a'",
+        ),
         ({"a_csv": "a,a,y\n" + ROWS}, "two columns are called 'a'"),
         ({"a_csv": ",b,y\n" + ROWS}, "a column without a name.*index=False"),
         ({"a_csv": "a;b;y\n" + ROWS.replace(",", ";")}, "must be separated by commas"),

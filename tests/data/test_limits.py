@@ -79,7 +79,7 @@ def test_a_compressed_array_is_rejected_by_its_unpacked_size(tmp_path, monkeypat
     path = write_npz(tmp_path / "a.npz", x=npy_header(x.shape) + x.tobytes(), y=npy_header((0,)))
     assert path.stat().st_size < 60_000
     monkeypatch.setenv(limits.VARIABLE, "64")
-    with pytest.raises(SettingError, match=r"a\.npz must need at most 64 MB of memory") as caught:
+    with pytest.raises(SettingError, match=r"a\.npz must take at most 64 MB of memory") as caught:
         read_npz(path)
     assert f"Set {limits.VARIABLE}=" in str(caught.value)
     monkeypatch.setenv(limits.VARIABLE, "1000")
@@ -89,7 +89,7 @@ def test_a_compressed_array_is_rejected_by_its_unpacked_size(tmp_path, monkeypat
 @pytest.mark.parametrize("shape", [(10**9, 10**3), (10**30,), (2**62, 4), (10**10, 0)])
 def test_a_header_with_a_huge_shape_is_rejected_before_anything_is_read(tmp_path, shape):
     write_npz(tmp_path / "a.npz", x=npy_header(shape) + b"\0" * 16, y=npy_header((4,)) + b"\0" * 16)
-    assert "a.npz must need at most" in load_with_1_gb(tmp_path)
+    assert "a.npz must take at most" in load_with_1_gb(tmp_path)
 
 
 @pytest.mark.parametrize("shape", [(7,), (-4,), (10**6,)])
@@ -124,7 +124,7 @@ def test_gzipped_rows_are_counted_while_they_are_unpacked(tmp_path):
             out.write(line)
     assert (tmp_path / "a.csv.gz").stat().st_size < 2**20
     message = refused("run", tmp_path, "-m", "local", FEDPLUS_MAX_DATA_MB="500")
-    assert "a.csv.gz must need at most 500 MB of memory" in message
+    assert "a.csv.gz must take at most 500 MB of memory" in message
 
 
 def test_a_very_long_row_is_rejected(tmp_path):
@@ -140,7 +140,7 @@ def test_all_files_of_a_folder_count_together(tmp_path, monkeypatch):
     for name in "abcd":
         np.savez(tmp_path / f"{name}.npz", x=np.zeros((10_000, 200)), y=np.arange(10_000) % 2)
     monkeypatch.setenv(limits.VARIABLE, "100")
-    with pytest.raises(SettingError, match=r"c\.npz must need at most 100 MB .* other files"):
+    with pytest.raises(SettingError, match=r"c\.npz must take at most 100 MB .* other files"):
         Federation.from_folder(tmp_path)
 
 
@@ -156,7 +156,7 @@ def test_parquet_is_rejected_by_its_number_of_rows_and_equal_texts_share_memory(
         for _ in range(60):
             out.write_table(zeros)
     assert (tmp_path / "rows" / "a.parquet").stat().st_size < 2**20
-    assert "a.parquet must need at most" in load_with_1_gb(tmp_path / "rows")
+    assert "a.parquet must take at most" in load_with_1_gb(tmp_path / "rows")
     (tmp_path / "texts").mkdir()
     texts = pa.table({"x": np.arange(20_000.0), "y": ["z" * 2**20, *["a"] * 19_999]})
     repeated = texts.set_column(1, "y", texts["y"].take(np.arange(20_000) % 2))
@@ -176,11 +176,11 @@ def test_idx_files_and_members_of_archives_are_counted(tmp_path, monkeypatch):
     with zipfile.ZipFile(tmp_path / "z.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("text", bytes(2**26))
     for name in ("images.gz", "images"):
-        with pytest.raises(SettingError, match=f"{name} must need at most 16 MB"):
+        with pytest.raises(SettingError, match=f"{name} must take at most 16 MB"):
             read_idx_file(tmp_path / name)
     with (
         read_zip_member(tmp_path / "z.zip", "text") as stream,
-        pytest.raises(SettingError, match="must need at most 16 MB"),
+        pytest.raises(SettingError, match="must take at most 16 MB"),
     ):
         stream.readline()
 

@@ -20,7 +20,7 @@ def app(tmp_path):
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 def test_systemd_accepts_the_units(app):
-    """``/bin/true`` replaces the programs, which are not installed deployment."""
+    """``/bin/true`` replaces the programs, which are not installed on this machine."""
     units = sorted((app / "services").glob("*.service"))
     for unit in units:
         unit.write_text(unit.read_text().replace("/opt/meters/bin/", "/bin/true "))

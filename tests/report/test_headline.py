@@ -32,7 +32,7 @@ def test_a_method_is_best_if_every_difference_is_significant(tmp_path):
     runs = make_runs(tmp_path, {"fedavg": 0.8, "ditto": 0.7, "fedavg+": 0.9})
     text = verdict(runs)
     assert text.startswith("fedavg+ is best: mean accuracy ")
-    assert "the difference to every other method is significant (p " in text
+    assert "the difference from every other method is significant (p " in text
     table = comparison_table(runs)
     assert [row.label for row in table.rows if row.is_best] == ["fedavg+"]
 

@@ -138,7 +138,7 @@ def test_a_report_can_have_runs_in_every_state(tmp_path):
     (tmp_path / "begun" / PARTIES).unlink()
     data = report_data(runs)
     assert (
-        "No run on school has been evaluated yet. 1 of 4 runs is still going on. "
+        "No run on school has been evaluated yet. 1 of 4 runs is still running. "
         "1 of 4 runs was stopped before its end." in data["verdict"]
     )
     curve = section(data, "learning")["options"][0]["charts"][0]["lines"][0]

@@ -70,7 +70,7 @@ class AbstractAggregator(ABC):
 
         Args:
             w_local: (N, d), as ``kernels.as_input`` returns it.
-            weights: (N,), positive. None: all are equal.
+            weights: (N,), ≥ 0; a row of weight 0 holds a copy of another model. None: all are equal.
             start: (d,), a point near the result, or None.
         """
 
@@ -106,7 +106,7 @@ class AbstractAggregator(ABC):
 
         Args:
             w_local: (N, d).
-            weights: (N,), positive. None: all are equal. With weights, the memory is not used and is
+            weights: (N,), ≥ 0. None: all are equal. With weights, the memory is not used and is
                 initialised again.
             start: (d,), the last result.
             memory: The memory that ``init`` or the last ``update`` returned.

@@ -29,7 +29,8 @@ MAX_STEP = {4: 1e-6, 8: 1e-11}
 """The longest step at which the iteration may stop, relative to the median distance of the models from
 w, by the number of bytes of an entry."""
 ACCURACY = 1e-5
-"""The largest distance of w to the minimiser, or of f(w)/Σ a_k to its minimum, relative to the same."""
+"""The largest distance of w from the minimiser, or of f(w)/Σ a_k from its minimum, relative to the
+median distance of the models from w."""
 MAX_GRAM = 16
 """The largest number of models for which the start is computed from their inner products."""
 SAMPLE_ROWS, SAMPLE_COLUMNS = 15, 64

@@ -266,7 +266,7 @@ def _run(
 
 
 def _shapes(w_local: Any, outputs: Sequence[str], columns: int) -> list[tuple[Any, Any]]:
-    """Return the shape and dtype of each output, where one core computes so many columns."""
+    """Return the shape and dtype of each output, if one core computes this many columns."""
     n, d = w_local.shape
     float_, int_ = w_local.dtype, np.dtype(np.int32)
     shapes = {

@@ -79,7 +79,7 @@ def app(debug: bool) -> None:
 
     \b
     fedplus compare digits-robust                   compare eight methods, in a minute
-    fedplus run digits-robust --method fedgeomed+   train one method; models, report
+    fedplus run digits-robust --method fedgeomed+   train one method; save models and a report
     fedplus data list                               list the data sets
     fedplus methods                                 list the methods
     fedplus new hospitals                           write an app for real machines

@@ -64,7 +64,12 @@ def run(
     if resume is not None:
         others = (target, method, settings or None, rounds, seed, seeds, out)
         is_alone = local and all(value is None for value in others)
-        require(is_alone, "--resume", "other options beside it", "given alone or with --track")
+        require(
+            is_alone,
+            "--resume",
+            "other options beside it",
+            "given alone, or with --track and --json",
+        )
         resume_run(resume, track, output)
         return
     if target is None:

@@ -27,7 +27,7 @@ CORRUPTION = 4
 
 
 def negate(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
-    """Replace the inputs by −x, the negatives of standardised images."""
+    """Replace the inputs with −x, the negatives of standardised images."""
     _require_real(x, "negate")
     return -x, y
 
@@ -144,7 +144,12 @@ def _require_real(x: Host, name: str) -> None:
 
 def _require_labels(y: Host, classes: int, name: str) -> None:
     is_valid = y.dtype.kind in "iu" and bool(y.min() >= 0 and y.max() < classes)
-    require(is_valid, f"labels to {name}", f"others ({y.dtype})", f"whole numbers below {classes}")
+    require(
+        is_valid,
+        f"labels to {name}",
+        f"{y.dtype} labels or other numbers",
+        f"whole numbers below {classes}",
+    )
 
 
 def _draw_noise(law: str, shape: tuple[int, ...], rng: np.random.Generator) -> Host:

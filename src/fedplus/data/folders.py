@@ -40,14 +40,19 @@ def federation_from_folder(
     extensions = {file: e for file in sorted(folder.iterdir()) if (e := _extension(file))}
     label = f"folder {str(path)!r}"
     require(
-        bool(extensions), label, f"{len(list(folder.iterdir()))} files of other kinds",
+        bool(extensions), label, f"{len(list(folder.iterdir()))} other files",
         f"one with a file per party: {', '.join(EXTENSIONS)}",
     )  # fmt: skip
     kinds = sorted({extension.removesuffix(".gz") for extension in extensions.values()})
     require(len(kinds) == 1, label, " and ".join(kinds), "one with files of one kind")
     names = [file.name[: -len(extension)] for file, extension in extensions.items()]
     duplicates = [name for name in names if names.count(name) > 1]
-    require(not duplicates, label, f"two files of {duplicates[:1]}", "one with one file per party")
+    require(
+        not duplicates,
+        label,
+        f"two files for party {''.join(duplicates[:1])!r}",
+        "one with one file per party",
+    )
     split = {"name": folder.resolve().name, **split}
     budget = Budget()
     if kinds == [".npz"]:
@@ -204,7 +209,11 @@ def _concatenate_tables(tables: dict[Path, Table], target: str) -> Table:
         absent, extra = sorted(set(first) - set(table)), sorted(set(table) - set(first))
         require(
             not absent and not extra, str(path),
-            f"{', '.join(absent) or 'nothing'} missing and {', '.join(extra) or 'nothing'} more",
+            "; ".join(
+                f"{kind}: {', '.join(names)}"
+                for kind, names in (("missing columns", absent), ("other columns", extra))
+                if names
+            ),
             f"a file with the columns of {first_path.name}",
         )  # fmt: skip
         require(len(table[target]) > 0, str(path), "no rows", "a file with rows below its header")

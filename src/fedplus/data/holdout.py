@@ -125,8 +125,8 @@ def _handle_small_parties(rows: Mapping[str, Host], least: int, policy: str) -> 
         return rows
     shown = ", ".join(repr(name) for name in small[:3]) + (", ..." if len(small) > 3 else "")
     require(
-        policy in ("merge", "drop"), f"party {shown}", f"{len(rows[small[0]])} samples",
-        f"of at least {least} samples to set some aside",
+        policy in ("merge", "drop"), f"samples of party {shown}", len(rows[small[0]]),
+        f"at least {least} so that some can be set aside",
         'Set small to "merge" (in the shell: --set small=merge) to join such parties, or to "drop" to '
         "leave them out. In Python you can also pass their test samples yourself.",
     )  # fmt: skip

@@ -49,8 +49,8 @@ def dirichlet(parties: int, alpha: float, least: int = 10) -> Partitioner:
             if sizes.sum(1).min() >= least:
                 return draw_rows(y, sizes, rng)
         require(
-            False, "dirichlet", f"alpha = {alpha:g} for {parties} parties of {least} samples",
-            f"settings under which one of {MAX_DRAWS} draws gives every party that many",
+            False, "dirichlet", f"alpha = {alpha:g} for {parties} parties",
+            f"given settings with which every party gets {least} samples in one of {MAX_DRAWS} draws",
             "Raise alpha, or lower least.",
         )  # fmt: skip
         raise AssertionError

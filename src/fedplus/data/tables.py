@@ -60,10 +60,10 @@ def federation_from_frame(
     names = list(frame.columns)
     are_texts = all(isinstance(name, str) for name in names)
     are_valid = are_texts and len(set(names)) == len(names)
-    require(are_valid, "columns of the frame", names, "different texts")
+    require(are_valid, "columns of the frame", names, "distinct strings")
     for role, name in (("party", party), ("target", target)):
         require(name in names, role, repr(name), f"a column of the frame: {', '.join(names)}")
-    require(party != target, "target", repr(target), "another column than party")
+    require(party != target, "target", repr(target), "a column other than party")
     table = {name: np.asarray(frame[name].to_numpy()) for name in names}
     party_of_row = table.pop(party)
     _require_complete(party_of_row, f"party {party!r}")

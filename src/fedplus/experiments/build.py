@@ -104,7 +104,7 @@ def build_model(spec: Model, federation: Federation, source: TomlSource) -> mode
         for setting in spec.settings:
             others = [other for other, (_, known) in MODELS.items() if setting in known]
             hint = f"Models with {setting}: {', '.join(others)}. Set model.name." if others else ""
-            require(setting in allowed, f"{name}'s settings", setting, _list_names(allowed), hint)
+            require(setting in allowed, f"setting of {name}", setting, _one_of(allowed), hint)
         settings = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.settings.items()}
         if name == "linear":
             outputs = int(np.prod(y.shape[1:])) if y.ndim > 1 else 1
@@ -218,15 +218,15 @@ def _call_checked(make: Callable[..., Any], settings: Mapping[str, Any], name: s
     """Return ``make(**settings)``; unknown and missing settings are a ``SettingError``."""
     allowed = inspect.signature(make).parameters
     for setting in settings:
-        require(setting in allowed, f"{name}'s settings", setting, _list_names(allowed))
+        require(setting in allowed, f"setting of {name}", setting, _one_of(allowed))
     missing = [k for k, p in allowed.items() if p.default is p.empty and k not in settings]
-    got = _list_names(settings)
-    require(not missing, f"{name}'s settings", got, f"given with {', '.join(missing)}")
+    got = ", ".join(settings) or "none"
+    require(not missing, f"settings of {name}", got, f"given with {', '.join(missing)}")
     return make(**settings)
 
 
-def _list_names(names: Any) -> str:
-    return f"of: {', '.join(names)}" if names else "none"
+def _one_of(names: Any) -> str:
+    return f"one of: {', '.join(names)}" if names else "left out: it has no settings"
 
 
 def simulate_arguments(spec: Spec, source: TomlSource) -> dict[str, Any]:

@@ -8,7 +8,7 @@ ANSWER_NAMES = {
 """The constant answer, by the name of the score."""
 
 
-def warn_below_constant_answer(
+def constant_answer_warning(
     score_name: str, better: str, mean: float, constant: float, standardised: bool
 ) -> str:
     """Return a warning if a run scores worse than the constant answer.

@@ -55,7 +55,7 @@ class Data(_OpenTable):
     seed: Seed | None = None
     """Seed of the data; by default the seed of the run."""
     first: PositiveInt | None = None
-    """Use only the first so many parties; by default all."""
+    """Use only this many parties, from the first on; by default all."""
     standardise: bool = False
     judged_on: Literal["test", "validation", "train"] = "test"
     """The samples on which models are evaluated."""
@@ -179,7 +179,7 @@ def _error_message(error: Any, source: TomlSource) -> str:
         hint = suggest(str(key_path[-1]), known)
         return f"{where}{name} is not known, allowed are: {', '.join(known)}. {hint}".rstrip()
     if kind == "missing":
-        return f"{where}{name} is missing. {_EXAMPLES.get(str(key_path[-1]), 'Give it.')}"
+        return f"{where}{name} is missing. {_EXAMPLES.get(str(key_path[-1]), 'Add it.')}"
     allowed = error["msg"].removeprefix("Input ").removeprefix("should be ")
     allowed = allowed.removeprefix("Value error, ")
     if kind in ("model_type", "model_attributes_type", "dict_type"):

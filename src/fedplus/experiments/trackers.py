@@ -19,7 +19,7 @@ from fedplus.files import write_atomically
 
 GROUP = "fedplus.trackers"
 MAX_PARTY_CURVES = 100
-"""Federations of up to so many parties get one curve per party."""
+"""Federations of up to this many parties get one curve per party."""
 
 
 class Tracker(Protocol):

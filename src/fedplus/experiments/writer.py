@@ -11,7 +11,7 @@ import numpy as np
 
 from fedplus._types import Host
 from fedplus.data.federation import Federation
-from fedplus.experiments.constant_answer import warn_below_constant_answer
+from fedplus.experiments.constant_answer import constant_answer_warning
 from fedplus.experiments.environment import describe_environment
 from fedplus.experiments.files import append_round, truncate_rounds, write_json
 from fedplus.experiments.round_lines import json_numbers, round_line
@@ -96,7 +96,7 @@ class RunWriter:
         """
         warning = ""
         if constant_scores is not None:
-            warning = warn_below_constant_answer(
+            warning = constant_answer_warning(
                 self._task.score_name,
                 self._task.better,
                 float(run.evaluations["personal_score"][-1].mean()),

@@ -67,7 +67,8 @@ class Party:
         extra: Other arrays that the party saved with its model, such as BatchNorm's statistics.
 
     A party that has no model of this federation is new and starts from w̃. If the server was killed
-    before it got the reply and repeats a round, the party starts from the same model as the first time.
+    before it got the reply and repeats a round, the party starts from the same model as the first time,
+    unless it was the party's first round.
 
     With its model the party saves a random secret, which it sends to the server with each reply. It
     identifies a party whose key was replaced and which therefore has a new node id.

@@ -17,7 +17,7 @@ from fedplus.psi.base import AbstractPsi
 @final
 @settings
 class Blocks(AbstractPsi):
-    """ψ(θ) = Σ_b ψ_b(θ_b), with another ψ_b for each group b of layers.
+    """ψ(θ) = Σ_b ψ_b(θ_b), with a different ψ_b for each group b of layers.
 
     Args:
         parts: Pattern ↦ ψ, e.g. ``{"head/*": L1(0.1), "*": Quadratic(0.001)}``. A parameter belongs

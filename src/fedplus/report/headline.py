@@ -1,6 +1,6 @@
 """The headline of a comparison: the best method, and simpler alternatives that beat it.
 
-A method is called best only if its difference to every other method is significant. Alternatives that
+A method is called best only if its difference from every other method is significant. Alternatives that
 need no federation or no training (the global model, local training, a constant answer) come first if
 they score better.
 """
@@ -132,22 +132,20 @@ def _ranking(top: Group, groups: Sequence[Group], score: Score) -> str:
     if leader.is_best:
         largest = max(row.p for row in others if row.p is not None)
         return (
-            f"{top.label} is best: mean {score.name} {mean}{seeds}, and the difference to every other "
-            f"method is significant ({p_text(largest, is_largest=len(others) > 1)})"
+            f"{top.label} is best: mean {score.name} {mean}{seeds}, and the difference from every "
+            f"other method is significant ({p_text(largest, is_largest=len(others) > 1)})"
         )
     not_beaten = [row for row in others if row.p is None or row.p >= LEVEL]
     p_values = [row.p for row in not_beaten if row.p is not None]
     if len(p_values) == len(not_beaten):
         labels = join_names((row.label for row in not_beaten), 3)
-        why = f"the difference to {labels} is not significant"
+        why = f"the difference from {labels} is not significant"
         why += f" ({p_text(min(p_values), is_smallest=len(p_values) > 1)})"
     elif all(row.p is None for row in others):
         why = f"with {_count_seeds(len(leader.seeds))} there is no test"
     else:
         untested = [row.label for row in not_beaten if row.p is None]
-        why = (
-            f"the difference to {join_names(untested, 3)} could not be tested: too few common seeds"
-        )
+        why = f"the difference from {join_names(untested, 3)} could not be tested: too few common seeds"
     return f"No method is clearly better: {leading}, but {why}"
 
 

@@ -12,9 +12,9 @@ from fedplus.report.run_data import Host
 
 Section = dict[str, Any]
 MAX_NORM_LINES = 100
-"""Federations of up to so many parties get one line per party in the chart of norms."""
+"""Federations of up to this many parties get one line per party in the chart of norms."""
 LARGEST_NORMS = 20
-"""In larger federations, only so many parties with the largest norms get a line."""
+"""In larger federations, only this many parties, with the largest norms, get a line."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus.experiments.constant_answer import warn_below_constant_answer
+from fedplus.experiments.constant_answer import constant_answer_warning
 from fedplus.report.formatting import Score, count_of
 from fedplus.report.groups import Group
 from fedplus.report.headline import headline
@@ -16,7 +16,7 @@ from fedplus.report.tables import compare_groups
 MAX_REASONS = 5
 """Number of failed runs whose reasons are shown."""
 STATES = (
-    ("running", "is still going on", "are still going on"),
+    ("running", "is still running", "are still running"),
     ("stopped", "was stopped before its end", "were stopped before their end"),
     ("failed", "failed", "failed"),
 )
@@ -89,7 +89,7 @@ def _constant_warning(group: Group, score: Score) -> str:
         return ""
     mean = mean_or_nan([mean_or_nan(run.personal_scores[-1]) for run in finished])
     constant = mean_or_nan([mean_or_nan(run.constant_scores) for run in finished])
-    warning = warn_below_constant_answer(
+    warning = constant_answer_warning(
         score.name, score.better, mean, constant, finished[0].is_standardised
     )
     return f"{group.label} {warning}" if warning else ""

@@ -29,11 +29,11 @@ class Row(NamedTuple):
     columns: dict[str, Host]
     """One number per seed, by heading: mean, worst party; with outliers, also means of both kinds."""
     p: float | None = None
-    """The p-value of the difference to the leading row, if there is a test."""
+    """The p-value of the difference from the leading row, if there is a test."""
     leads: bool = False
     """Whether the mean is the best of all methods."""
     is_best: bool = False
-    """Whether the row leads, and the difference to every other method is significant."""
+    """Whether the row leads, and the difference from every other method is significant."""
     note: str = ""
 
     def means(self, seeds: Sequence[int]) -> Host:

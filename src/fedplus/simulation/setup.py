@@ -79,8 +79,8 @@ def set_up(
     """
     create_cpu_devices()
     require(
-        len(algorithms) > 0 and len(seeds) > 0, "sweep", "none",
-        "called with at least one method and one seed",
+        len(algorithms) > 0 and len(seeds) > 0, "sweep",
+        f"{len(algorithms)} methods and {len(seeds)} seeds", "called with at least one of each",
     )  # fmt: skip
     for algorithm in algorithms:
         require_types(algorithm, federation, model)
@@ -236,7 +236,7 @@ def _make_effort(steps: Any, epochs: Any, size: Host, batch_size: int) -> Effort
     n = len(size)
     require(
         (steps is None) != (epochs is None), "steps and epochs", f"{steps} and {epochs}",
-        "given one without the other", "It says how long a party trains in a round.",
+        "one number and one None", "Either says how long a party trains in a round.",
     )  # fmt: skip
     name, value = ("steps", steps) if epochs is None else ("epochs", epochs)
     require_number(value, name, above=0)

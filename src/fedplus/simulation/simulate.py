@@ -233,7 +233,7 @@ def _require_finite(
     listed = ", ".join(names) + (", …" if len(parties) > 5 else "")
     hint = f" The last good checkpoint is {checkpoint}." if checkpoint else ""
     raise DivergedError(
-        f"In round {begin + first + 1} the models of {len(parties)} parties ({listed}) became NaN or "
-        "Inf. The usual cause is a learning rate that is too high for the data: try a tenth of eta, or "
-        f"scale the inputs.{hint}"
+        f"In round {begin + first + 1} the models of these parties became NaN or Inf: {listed}. The "
+        "usual cause is a learning rate that is too high for the data: try a tenth of eta, or scale "
+        f"the inputs.{hint}"
     )

@@ -54,7 +54,7 @@ class TuningResult(NamedTuple):
             settings = ", ".join(f"{name}={_format(x)}" for name, x in trial.settings.items())
             lines.append(f"{score:>20}  {settings}")
         if self.at_edge:
-            lines.append(f"The best {', '.join(self.at_edge)} is at the edge of the grid.")
+            lines.append(f"Best value at the edge of the grid: {', '.join(self.at_edge)}.")
         return "\n".join(lines)
 
 
@@ -104,7 +104,7 @@ def tune(
             name in parameters, "grid", name, f"settings of the method: {', '.join(parameters)}"
         )
     missing = [n for n, p in parameters.items() if p.default is p.empty and n not in grid]
-    require(not missing, "grid", ", ".join(grid), f"given with {', '.join(missing)}")
+    require(not missing, "grid", ", ".join(grid), f"complete; it lacks {', '.join(missing)}")
     has_seeds = isinstance(seeds, (Sequence, range)) and len(seeds) > 0
     require(has_seeds, "seeds", repr(seeds), "at least one, e.g. (0, 1, 2)")
     candidates = [

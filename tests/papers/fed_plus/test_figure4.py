@@ -180,8 +180,8 @@ def test_sent140_is_trained_on_a_gpu_or_by_name_only(tmp_path, capsys):
     options = StudyOptions(tmp_path / "figure4", only="figure4-")
     fedprox_federations.train_data_sets(options, [("sent140", {})])
     assert "--device gpu" in capsys.readouterr().err
-    assert fedprox_federations.is_trained_here(options._refolder(device="gpu"), "sent140")
-    assert fedprox_federations.is_trained_here(options._refolder(only="sent140"), "sent140")
+    assert fedprox_federations.is_trained_here(options._replace(device="gpu"), "sent140")
+    assert fedprox_federations.is_trained_here(options._replace(only="sent140"), "sent140")
     assert fedprox_federations.is_trained_here(options, "mnist")
 
 

@@ -190,6 +190,7 @@ def columns_by_name(rows: list[list[str]]) -> dict[str, list[str]]:
     if not rows:
         raise ValueError("it is empty")
     header, *body = rows
+    header = [name.strip() for name in header]
     if len(set(header)) < len(header):
         duplicate, _ = collections.Counter(header).most_common(1)[0]
         raise ValueError(f"two columns are called {duplicate!r}")

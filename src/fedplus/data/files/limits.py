@@ -61,7 +61,7 @@ class Budget:
         others = ", with the other files of the folder" if len(self._files) > 1 else ""
         needed = -(-self.taken // MB)
         raise DataError(
-            f"{path} must need at most {self.limit // MB} MB of memory to load{others}, got "
+            f"{path} must take at most {self.limit // MB} MB of memory to load{others}, got "
             f"{needed} MB or more. Set {VARIABLE}={-(-needed * 5 // 4)} if the data are meant to be "
             "this large."
         )

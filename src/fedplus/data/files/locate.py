@@ -83,7 +83,7 @@ def _checked_path(located: LocatedFile, show: bool | None) -> Path:
 def _absence_message(file: File, cached: Path, reason: str) -> str:
     checksum = f" ({file.checksum})" if file.checksum else ""
     return (
-        f"{file.path} must be there, got no such file, and {reason}. It comes from "
+        f"{file.path} was not found, and {reason}. It comes from "
         f"{file.comes_from}{checksum}. Put it at {cached}, or in a folder of the same layout that "
         f"{search_path.VARIABLE} names."
     )
