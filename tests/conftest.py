@@ -1,9 +1,17 @@
+"""Settings and fixtures of all tests."""
+
 import os
 import tempfile
+from pathlib import Path
 
-# One core for each test and the processes that it starts: there is a worker a core already, and runs
-# are compared bit by bit.
+# One core for each test and the processes that it starts: there is one worker per core already, and
+# runs are compared bit by bit.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")
+# Workers, the processes that tests start and later runs share compiled programs. JAX finds a program by
+# its code, the compiler's version and its options, so a changed program is compiled anew.
+CACHE = Path(__file__).parents[1] / ".pytest_cache" / "jax"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 import hypothesis
 import jax
@@ -15,6 +23,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: takes seconds; `make test` leaves it out")
     config.addinivalue_line("markers", "long: takes minutes, and runs with `make test-long` only")
 
 

@@ -118,6 +118,7 @@ def test_all_files_together_decide_whether_a_column_holds_texts(tmp_path):
             "two files for party 'a'",
         ),
         ({"a_csv": "a,a,y\n" + ROWS}, "two columns are called 'a'"),
+        ({"a_csv": "a, a,y\n" + ROWS}, "two columns are called 'a'"),
         ({"a_csv": ",b,y\n" + ROWS}, "a column without a name.*index=False"),
         ({"a_csv": "a;b;y\n" + ROWS.replace(",", ";")}, "must be separated by commas"),
         ({"a_csv": "a,b,y\n1,2,3\n1,2\n"}, "row 2 has 2 cells where the header has 3"),
