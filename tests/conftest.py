@@ -9,8 +9,9 @@ from pathlib import Path
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")
 # Workers, the processes that tests start and later runs share compiled programs. JAX finds a program by
 # its code, the compiler's version and its options, so a changed program is compiled anew.
-CACHE = Path(__file__).parents[1] / ".pytest_cache" / "jax"
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax")
+)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 import hypothesis

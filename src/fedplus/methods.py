@@ -128,8 +128,9 @@ METHODS: dict[str, Method] = {
             "Dinh, Tran and Nguyen, Personalized Federated Learning with Moreau Envelopes, 2020",
         ),
         Method(
-            "perfedavg", baselines.PerFedAvg, "a global model that is good after one own step",
-            "adapted", "0", "1", "4E (fo: 2E)",
+            "perfedavg", baselines.PerFedAvg,
+            "a global model that fits a party after one step on its data",
+            "adapted", "0", "1", "4E (first-order: 2E)",
             "Fallah, Mokhtari and Ozdaglar, Personalized Federated Learning: MAML, NeurIPS 2020",
         ),
         Method(
@@ -141,7 +142,7 @@ METHODS: dict[str, Method] = {
             "1", "1", "2E", "Li, Hu, Beirami and Smith, Ditto, ICML 2021",
         ),
         Method(
-            "l2gd", baselines.L2GD, "own steps and steps to the mean, at the toss of a coin",
+            "l2gd", baselines.L2GD, "local steps or steps to the mean, chosen at random",
             "own", "1", "p · E", "(1 − p) · E",
             "Hanzely and Richtárik, Federated Learning of a Mixture of Global and Local Models, 2020",
         ),

@@ -32,7 +32,9 @@ COMMANDS = {
     "methods": Command("methods", "methods", "List the methods, or describe one."),
     "data": Command("data", "data", "List, download and describe data sets."),
     "new": Command("new", "new", "Write an app that trains across machines."),
-    "app-hash": Command("app_hash", "app_hash", "Show the hash by which a party pins an app."),
+    "app-hash": Command(
+        "app_hash", "app_hash", "Show the hash of an app, with which a party approves it."
+    ),
 }
 
 

@@ -9,7 +9,7 @@ from fedplus.extras import import_extra
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("runs"))
-@click.option("--host", default="127.0.0.1", help="Address to listen on; others need --token.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on; any other needs --token.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

@@ -13,7 +13,7 @@ _KEY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?$")
 
 set_option = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE",
-    help="Set one setting, e.g. --set eta=0.05. Repeat it for several.",
+    help="Set one setting; repeat it for several.",
 )  # fmt: skip
 json_option = click.option(
     "--json", "as_json", is_flag=True, show_default=False,

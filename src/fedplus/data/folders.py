@@ -203,8 +203,9 @@ def _concatenate_tables(tables: dict[Path, Table], target: str) -> Table:
     """Return the rows of all files as one table; all files must have the same columns."""
     first_path, first = next(iter(tables.items()))
     require(
-        target in first, "target", repr(target), f"a column of {first_path}: {', '.join(first)}"
-    )
+        target in first, "target", repr(target), f"a column of {first_path}: {', '.join(first)}",
+        "It is the column to predict (in the shell: --set target=COLUMN).",
+    )  # fmt: skip
     for path, table in tables.items():
         absent, extra = sorted(set(first) - set(table)), sorted(set(table) - set(first))
         require(

@@ -103,7 +103,9 @@ def build_model(spec: Model, federation: Federation, source: TomlSource) -> mode
         make, allowed = MODELS[name]
         for setting in spec.settings:
             others = [other for other, (_, known) in MODELS.items() if setting in known]
-            hint = f"Models with {setting}: {', '.join(others)}. Set model.name." if others else ""
+            hint = ""
+            if others:
+                hint = f"Models with {setting}: {', '.join(others)} (--set model.name={others[0]})."
             require(setting in allowed, f"setting of {name}", setting, _one_of(allowed), hint)
         settings = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.settings.items()}
         if name == "linear":
@@ -208,8 +210,8 @@ def _build_from_table(
 ) -> Any:
     """Build the object that a table names under ``key``; the other keys are its settings."""
     ok = isinstance(table, Mapping) and isinstance(table.get(key), str)
-    example = f'{{ {key} = "{next(iter(choices))}" }}, a table with its settings'
-    require(ok, what, repr(table), example)
+    example = f'a table with {key} and settings, e.g. {{ {key} = "{next(iter(choices))}" }}'
+    require(ok, what, repr(table), example, f"Known: {', '.join(choices)}.")
     make = lookup(table[key], choices, f"{what}'s {key}")
     return _call_checked(make, {k: v for k, v in table.items() if k != key}, table[key])
 
@@ -226,7 +228,7 @@ def _call_checked(make: Callable[..., Any], settings: Mapping[str, Any], name: s
 
 
 def _one_of(names: Any) -> str:
-    return f"one of: {', '.join(names)}" if names else "left out: it has no settings"
+    return f"one of: {', '.join(names)}" if names else "none; it has no settings"
 
 
 def simulate_arguments(spec: Spec, source: TomlSource) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedplus.check import SettingError, lookup, require, suggest
+from fedplus.check import SettingError, require, suggest
 from fedplus.data import SETS
 from fedplus.experiments.build import FOLDER_SETTINGS, MODELS
 from fedplus.experiments.defaults import fill_defaults
@@ -74,12 +74,16 @@ def _data_table(target: str) -> dict[str, Any]:
             f"Repeat it with: fedplus run {Path(target) / SPEC}.",
         )  # fmt: skip
         return {"folder": str(Path(target).resolve())}
-    if target not in SETS and ("/" in target or "\\" in target):
+    if Path(target).is_file():
         raise SettingError(
-            f"{target} must be a folder or the name of a data set; no such folder exists. "
-            "fedplus data list shows the data sets."
+            f"{target} must be a folder with one file per party, the name of a data set or a TOML "
+            f"file, got another file. Give its folder: {Path(target).parent}."
         )
-    lookup(target, SETS, "data set")
+    if target not in SETS:
+        advice = suggest(target, SETS) or "fedplus data list shows the data sets."
+        raise SettingError(
+            f"{target!r} must be a data set or an existing folder, got neither. {advice}"
+        )
     return {"name": target}
 
 
@@ -100,7 +104,7 @@ def set_value(content: dict[str, Any], key: str, value: Any) -> None:
         tables = [table for table in TABLES if name in _setting_names(content, table)]
         require(
             len(tables) > 0, "--set", key, "a setting of the data, model, training or method",
-            _suggest_setting(content, key),
+            _advice(content, key),
         )  # fmt: skip
         choices = " or ".join(f"{table}.{name}" for table in tables)
         require(len(tables) == 1, "--set", key, f"written as {choices}")
@@ -111,8 +115,7 @@ def set_value(content: dict[str, Any], key: str, value: Any) -> None:
         return
     methods = [method for method in content["methods"] if name in _method_settings(method["name"])]
     names = ", ".join(method["name"] for method in content["methods"])
-    advice = _suggest_setting(content, name)
-    require(bool(methods), "--set", key, f"a setting of {names}", advice)
+    require(bool(methods), "--set", key, f"a setting of {names}", _advice(content, name))
     for method in methods:
         method[name] = value
 
@@ -138,6 +141,12 @@ def _method_settings(name: str) -> set[str]:
     return set(METHODS[name].settings) - {"layout"} if name in METHODS else set()
 
 
-def _suggest_setting(content: Mapping[str, Any], key: str) -> str:
+def _advice(content: Mapping[str, Any], key: str) -> str:
+    """Return advice about a setting that this specification cannot have."""
+    if key in ("name", "method", "model"):
+        return "Choose the method with --method, and the model with --set model.name=NAME."
+    others = [name for name in METHODS if key in _method_settings(name)]
+    if others:
+        return f"Methods with {key}: {', '.join(others)}."
     names = sorted(set().union(*(_setting_names(content, table) for table in TABLES)))
     return suggest(key, names) or f"Known: {', '.join(names)}."
