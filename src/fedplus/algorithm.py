@@ -63,7 +63,7 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
     batches_per_step: ClassVar[int] = 1
     """The number of minibatches that a party needs for one local step."""
     needs_validation: ClassVar[bool] = False
-    """True if parties compare models on validation samples (``Work.held``)."""
+    """True if parties compare models on validation samples (``Work.validation``)."""
 
     @abstractmethod
     def init(self, w_global: Vector, parties: int) -> StateT:

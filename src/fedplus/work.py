@@ -46,7 +46,7 @@ class Work(NamedTuple):
     receives. None: the server receives the models unchanged."""
     key: Array | None = None
     """The random key of this round. Methods that draw random numbers raise an error without it."""
-    held: Batch | None = None
+    validation: Batch | None = None
     """A minibatch (K, B, ...) of validation samples of each active party, for methods that compare
     models on them."""
 

@@ -85,5 +85,5 @@ def work(parties, rng, cohort, steps=None, alike=False, key=0, **more):
     steps = np.full(len(cohort), E) if steps is None else np.asarray(steps)
     held = tuple(part[:, 0] for part in held)
     key = jax.random.key(key)
-    given = fp.Work(np.asarray(cohort), batches, steps, key=key, held=held, **more)
+    given = fp.Work(np.asarray(cohort), batches, steps, key=key, validation=held, **more)
     return given, batches, steps

@@ -23,7 +23,7 @@ def run_to_convergence(method, steps, rounds):
 
     @jax.jit
     def next_state(state, key):
-        work = fp.Work(np.arange(N), batches, np.full(N, steps), key=key, held=held)
+        work = fp.Work(np.arange(N), batches, np.full(N, steps), key=key, validation=held)
         return method.round(state, work, GRAD)[0]
 
     for t in range(rounds):

@@ -93,7 +93,7 @@ def test_a_permutation_of_the_parties_permutes_the_result(name):
         given, batches, _ = work(parties, rng, range(N), key=t)
         permuted_work = given._replace(
             batches=jax.tree.map(lambda leaf: leaf[order], batches),
-            held=jax.tree.map(lambda leaf: leaf[order], given.held),
+            validation=jax.tree.map(lambda leaf: leaf[order], given.validation),
         )
         state, _ = run_round(method, state, given)
         permuted, _ = run_round(method, permuted, permuted_work)

@@ -41,7 +41,7 @@ def test_every_round_equals_the_papers_pseudo_code(name, cohort_size):
         if isinstance(method, b.FedFomo):
             sent = np.asarray(method._choose(state, given.checked(N), N))
             assert not (sent == cohort[:, None]).any()
-            extra.update(sent=sent, held=given.held)
+            extra.update(sent=sent, held=given.validation)
         state, outcome = run_round(method, state, given)
         PLAIN[type(method)](memory, method, cohort, batches, steps, N, **extra)
         np.testing.assert_allclose(method.models(state), memory["models"], rtol=1e-7, atol=1e-9)
@@ -79,5 +79,5 @@ def test_missing_losses_keys_and_validation_samples_are_reported():
             method.round(method.init(np.zeros(D), N), given._replace(key=None), GRAD)
     with pytest.raises(fp.SettingError, match="validation samples"):
         EVERY["fedfomo"].round(
-            EVERY["fedfomo"].init(np.zeros(D), N), given._replace(held=None), GRAD
+            EVERY["fedfomo"].init(np.zeros(D), N), given._replace(validation=None), GRAD
         )

@@ -74,7 +74,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
         work = work.checked(n)
         loss = steps.mean_loss(grad, "FedFomo")
         advice = "FedFomo compares models on them."
-        require(work.held is not None, "work.held", None, "validation samples", advice)
+        require(work.validation is not None, "work.validation", None, "validation samples", advice)
         sent = self._choose(state, work, n)
         everyone = Uploads.of_all(work, state.theta, state.theta[0])
         arrived = jnp.ones(n, bool) if everyone.weights is None else everyone.weights > 0
@@ -97,7 +97,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
             return w_k, gain, diverged
 
         own_models = work.gather(state.theta)
-        solved, gain, diverged = work.map(each, solve, own_models, sent, work.held)
+        solved, gain, diverged = work.map(each, solve, own_models, sent, work.validation)
         rows = work.gather(state.affinity)
         rows = jax.vmap(lambda row, others, gain: row.at[others].add(gain))(rows, sent, gain)
         theta = work.scatter(state.theta, solved)

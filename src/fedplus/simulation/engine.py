@@ -180,7 +180,7 @@ def run_round(
         present=present,
         transmit=None if send is None else lambda models, rows: send(models, parties_of(rows)),
         key=jax.random.fold_in(fault_key, 1),
-        held=_validation_batches(inputs.validation, batch_words, cohort, plan.batch_size),
+        validation=_validation_batches(inputs.validation, batch_words, cohort, plan.batch_size),
     )
     grad = make_gradient(plan.model, data)
     state, outcome = lane.algorithm.round(state, work, grad, _training_map(plan))
