@@ -46,7 +46,7 @@ def supernode() -> None:
     options, flower_options = parser.parse_known_args()
     with _ExitOnSettingError(parser):
         _require_supported_flower()
-        from fedplus.flower.pinning import pin_apps
+        from fedplus.flower.app_pinning import pin_apps
 
         pin_apps(options.app_hash)
         _restrict_access(options)
