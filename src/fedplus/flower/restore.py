@@ -1,6 +1,5 @@
-"""The state folder of a server or party, and the newest checkpoint that can still be read."""
+"""Finds the checkpoint from which a server or a party restores its state."""
 
-import os
 from logging import WARNING
 from pathlib import Path
 
@@ -36,9 +35,3 @@ def latest_intact_checkpoint(folder: Path, before: int | None = None) -> Checkpo
         "one with an intact checkpoint", "Restore it from a backup, or move it away to start anew.",
     )  # fmt: skip
     return None
-
-
-def state_folder() -> Path:
-    """Return the folder for the models of this machine: $FEDPLUS_STATE or ~/.local/state/fedplus."""
-    folder = os.environ.get("FEDPLUS_STATE")
-    return Path(folder) if folder else Path.home() / ".local" / "state" / "fedplus"

@@ -24,7 +24,6 @@ from fedplus.simulation.engine import MAX_ROUNDS_PER_CALL, run_rounds
 from fedplus.simulation.evaluated_models import EvaluatedModels
 from fedplus.simulation.faults import Fault
 from fedplus.simulation.interrupt import catch_interrupt
-from fedplus.simulation.memory import compile_and_trim, trim_if_slow
 from fedplus.simulation.mesh import to_host
 from fedplus.simulation.paging import open_paging
 from fedplus.simulation.progress import progress_bar
@@ -33,6 +32,7 @@ from fedplus.simulation.round_statistics import RoundStatistics
 from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers
 from fedplus.simulation.setup import Setup, set_up
+from fedplus.simulation.trim_heap import compile_and_trim, trim_if_slow
 
 SECONDS_PER_CALL = 0.5
 """The program returns to Python after about this time, for the progress bar and for Ctrl-C."""
