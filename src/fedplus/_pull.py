@@ -34,7 +34,10 @@ def require_same_shapes(
     Raises:
         SettingError: A name or a shape differs.
     """
-    require(set(shapes) == set(arrays), kind, ", ".join(arrays), f"those of {', '.join(shapes)}")
+    require(
+        set(shapes) == set(arrays), f"the names of the {kind}", ", ".join(arrays) or "none",
+        ", ".join(shapes) or "none",
+    )  # fmt: skip
     for name, shape in shapes.items():
         got, allowed = np.shape(arrays[name]), tuple(shape)
         require(got == allowed, name, f"shape {got}", f"of shape {allowed}")

@@ -38,7 +38,7 @@ def restrict_to_owner() -> None:
     """
     require(
         can_identify_users(), "the operating system", sys.platform, "Linux with /proc",
-        "Elsewhere any local user could start code; --allow-any-user accepts that.",
+        "On other systems every user of this machine could run code; --allow-any-user allows this.",
     )  # fmt: skip
     load = getattr(uvicorn.Config, "load", None)
     require(

@@ -94,8 +94,8 @@ def simulate(
         mesh: Devices that share the work, on one machine or (with ``jax.distributed``) on several.
         cores: The number of CPU cores that share the parties of a round. "auto": all cores, if JAX is
             not initialised yet. The number changes results by rounding errors only.
-        store: A folder for the parties' models if they do not fit into memory; for methods that
-            aggregate the active parties only (``over="active"``).
+        store: A folder for the parties' models if they do not fit into memory. It works only with
+            ``FedPlus(..., over="active")``, e.g. ``presets.fedavg(...)``, not with the baselines.
         checkpoint: A folder for checkpoints.
         checkpoint_every: The number of rounds between two checkpoints; by default there is about one a
             minute.
