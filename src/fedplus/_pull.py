@@ -1,4 +1,7 @@
-"""Shared parts of the adapters for PyTorch, JAX and scikit-learn."""
+"""Shared parts of the adapters for PyTorch, JAX and scikit-learn.
+
+The pull of Fed+ moves a stepped model w towards the anchor w̃ + v_k: to κw + (1 − κ)(w̃ + v_k).
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
