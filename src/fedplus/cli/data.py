@@ -22,7 +22,12 @@ name_argument = click.argument("name", shell_complete=complete_data_set)
 
 @click.group(context_settings={"show_default": True})
 def data() -> None:
-    """List data sets, download their files, and describe what is in them."""
+    """List data sets, download their files, and describe what is in them.
+
+    \b
+    fedplus data list
+    fedplus data card digits-robust
+    """  # noqa: D301
     import_extra("pooch", "data", "fedplus data")
 
 

@@ -235,11 +235,10 @@ def _stack(trees: Sequence[Any]) -> Any:
 def _make_effort(steps: Any, epochs: Any, size: Host, batch_size: int) -> Effort:
     """Return the local work of each party, from ``steps`` or ``epochs``."""
     n = len(size)
-    if (steps is None) == (epochs is None):
-        raise SettingError(
-            f"Give either steps or epochs, got {'neither' if steps is None else 'both'}. "
-            "Each of them says how long a party trains in a round."
-        )
+    require(
+        (steps is None) != (epochs is None), "steps or epochs", "neither" if steps is None else "both",
+        "given, and only one of them", "Each of them says how long a party trains in a round.",
+    )  # fmt: skip
     name, value = ("steps", steps) if epochs is None else ("epochs", epochs)
     require_number(value, name, above=0)
     units = np.asarray(value)
