@@ -73,8 +73,16 @@ def test_an_unknown_name_or_setting_is_rejected_with_the_known_ones():
         fp.SettingError, match="setting of ditto must be one of: eta, lam, aggregate"
     ):
         lookup_method("ditto")(eta=0.1, mu=1.0)
-    with pytest.raises(fp.SettingError, match="settings of ditto must be given with lam, got eta"):
+    with pytest.raises(
+        fp.SettingError,
+        match=r"^settings of ditto must include lam, got only eta\. E\.g\. lam=0\.1\.$",
+    ):
         lookup_method("ditto")(eta=0.1)
+    with pytest.raises(
+        fp.SettingError,
+        match=r"hybrid must include parts, layout and sigma, got only eta\.$",
+    ):
+        lookup_method("hybrid")(eta=0.1)
 
 
 def test_the_command_lists_methods_and_describes_one():

@@ -47,7 +47,8 @@ class Outcome(NamedTuple):
     solved: Matrix
     """(K, d): the active parties' models after their local steps, before the aggregation."""
     diverged: Array
-    """(K,): True for a party whose local steps ended in NaN or Inf. It counts as one without steps."""
+    """(K,): True for a party whose local steps ended in NaN or Inf. Such a party keeps the model from
+    which its steps started."""
     dropped: Array
     """The number of models that the aggregation left out: absent, or not finite on arrival."""
 
@@ -206,7 +207,10 @@ class FedPlus(AbstractAlgorithm[State]):
 
     @override
     def models(self, state: State, parties: Array | None = None) -> Matrix:
-        """Return the personal models w_k, or w̃ if λ = 1, as each party then restarts from w̃ (D7)."""
+        """Return the personal models w_k, or w̃ if λ = 1, as each party then restarts from w̃.
+
+        Deviation D7 in docs/deviations.md.
+        """
         w_local = state.w_local if parties is None else state.w_local[parties]
         if is_concrete(self.local.lam) and self.local.lam != 1:
             return w_local  # Not a copy, because W may be large.

@@ -67,7 +67,12 @@ class LocalSolve:
     optimizer: optax.GradientTransformation | None = static_field(default=None)
 
     def __post_init__(self) -> None:
-        require(isinstance(self.psi, AbstractPsi), "LocalSolve.psi", repr(self.psi), "a ψ")
+        require(
+            isinstance(self.psi, AbstractPsi),
+            "LocalSolve.psi",
+            repr(self.psi),
+            "a regulariser ψ from fedplus.psi, e.g. L2(0.1)",
+        )
         require_number(self.eta, "LocalSolve.eta", above=0, advice="It is the learning rate.")
         require_number(self.sigma, "LocalSolve.sigma", least=0, advice="0 means κ = 1.")
         require_number(

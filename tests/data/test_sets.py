@@ -358,7 +358,7 @@ def test_the_stocks_of_a_party_are_of_one_sector():
             lambda: load("digits-robust", parties=0),
             "parties must be a whole number ≥ 1",
         ),
-        (lambda: load("digits-robust", parties=1500), "must be of at least 3 samples"),
+        (lambda: load("digits-robust", parties=1500), "must be at least 3 so that"),
         (
             lambda: load("digits-robust", outliers=2.0),
             r"outliers must be a finite number in \[0, 1\]",

@@ -57,7 +57,7 @@ BAD = {
     "a setting that is a text": ("eta = 0.1", 'eta = "high"', 13, "LocalSolve.eta must be", "high"),
     "unknown setting of the data": ("parties = 4", "partys = 4", 5, "digits-robust must", "partys"),
     "cohort beyond parties": ("steps = 1", "steps = 1\ncohort = 9", 10, "must be from 1 to 4", "9"),
-    "steps and epochs": ("steps = 1", "steps = 1\nepochs = 1.0", 9, "epochs must be", "got 1"),
+    "steps and epochs": ("steps = 1", "steps = 1\nepochs = 1.0", 9, "only one of them", "got both"),
     "unknown attack": (
         "steps = 1", 'steps = 1\nfaults = [{ parties = [0], attack = "sign_flop" }]', 7,
         "attack must be", "sign_flip?",

@@ -92,7 +92,7 @@ def test_a_damaged_run_folder_does_not_stop_a_server_with_an_intact_checkpoint(
 
 
 def test_the_run_log_accepts_every_bit_flip_of_the_run_folder(run):
-    from fedplus.experiments.files import truncate_rounds
+    from fedplus.experiments.run_folder_files import truncate_rounds
     from fedplus.flower.run_log import RunLog
 
     about = {"better": "higher"}

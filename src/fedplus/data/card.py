@@ -9,7 +9,7 @@ from fedplus._types import Host
 from fedplus.data.federation import Federation
 
 MAX_CLASSES = 10_000
-"""Whole-number labels from here on are not taken for classes."""
+"""Whole-number labels are classes only if all of them are smaller than this number."""
 
 
 def statistics(federation: Federation) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedplus import aggregation, data, models, psi
 from fedplus.algorithm import AbstractAlgorithm
-from fedplus.check import lookup, require
+from fedplus.check import SettingError, lookup, require
 from fedplus.data.federation import Federation
 from fedplus.data.holdout import Splitting
 from fedplus.experiments.spec import Data, Fault, Method, Model, Spec
@@ -222,8 +222,10 @@ def _call_checked(make: Callable[..., Any], settings: Mapping[str, Any], name: s
     for setting in settings:
         require(setting in allowed, f"setting of {name}", setting, _one_of(allowed))
     missing = [k for k, p in allowed.items() if p.default is p.empty and k not in settings]
-    got = ", ".join(settings) or "none"
-    require(not missing, f"settings of {name}", got, f"given with {', '.join(missing)}")
+    if missing:
+        got = f"only {', '.join(settings)}" if settings else "none"
+        names = " and ".join(", ".join(missing).rsplit(", ", 1))
+        raise SettingError(f"settings of {name} must include {names}, got {got}.")
     return make(**settings)
 
 

@@ -46,8 +46,7 @@ class Blocks(AbstractPsi):
                 isinstance(part, AbstractPsi),
                 f"Blocks.parts[{pattern!r}]",
                 repr(part),
-                "a ψ",
-                "E.g. L1(0.1).",
+                "a regulariser ψ from fedplus.psi, e.g. L2(0.1)",
             )
         owners = {name: self._owner(name) for name in names}
         for name, owner in owners.items():

@@ -12,9 +12,9 @@ from fedplus.report.party_charts import Section, chart_option, chart_section, pa
 from fedplus.report.run_data import Host
 
 MAX_DUMBBELLS = 60
-"""Parties in the dumbbell chart."""
+"""The largest number of parties in the dumbbell chart."""
 MAX_DOTS = 200
-"""Dots of a box plot."""
+"""The largest number of dots of a box plot."""
 
 
 def gains_section(groups: Sequence[Group], score: Score, best: str) -> Section | None:

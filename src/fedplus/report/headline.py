@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedplus.experiments.constant_answer import ANSWER_NAMES
+from fedplus.experiments.constant_answer_warning import ANSWER_NAMES
 from fedplus.report.formatting import Score, capitalised, count_of, join_names
 from fedplus.report.groups import Group
 from fedplus.report.run_data import mean_or_nan

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus.experiments.constant_answer import constant_answer_warning
+from fedplus.experiments.constant_answer_warning import constant_answer_warning
 from fedplus.report.formatting import Score, count_of
 from fedplus.report.groups import Group
 from fedplus.report.headline import headline

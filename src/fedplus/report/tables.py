@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedplus.experiments.constant_answer import ANSWER_NAMES
+from fedplus.experiments.constant_answer_warning import ANSWER_NAMES
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.report.formatting import Score
 from fedplus.report.groups import Group, group_runs, score_of

@@ -31,7 +31,7 @@ from fedplus.work import Each, Work, map_sequentially
 MAX_ROUNDS_PER_CALL = 256
 """The most rounds that one call of the program can run."""
 LARGE_COHORT = 2**20
-"""Entries of a cohort's models from which it is worth saving the memory of another such matrix."""
+"""The number of entries of a cohort's models from which the program avoids a second copy of them."""
 EACH_BY_NAME: dict[str, Each] = {"vmap": jax.vmap, "map": map_sequentially}
 """The ways to map a function over the cohort, by the ``each`` argument of ``simulate``."""
 

@@ -24,7 +24,6 @@ from fedplus.simulation.engine import MAX_ROUNDS_PER_CALL, run_rounds
 from fedplus.simulation.evaluated_models import EvaluatedModels
 from fedplus.simulation.faults import Fault
 from fedplus.simulation.interrupt import catch_interrupt
-from fedplus.simulation.memory import compile_and_trim, trim_if_slow
 from fedplus.simulation.mesh import to_host
 from fedplus.simulation.paging import open_paging
 from fedplus.simulation.progress import progress_bar
@@ -33,6 +32,7 @@ from fedplus.simulation.round_statistics import RoundStatistics
 from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers
 from fedplus.simulation.setup import Setup, set_up
+from fedplus.simulation.trim_heap import compile_and_trim, trim_if_slow
 
 SECONDS_PER_CALL = 0.5
 """The program returns to Python after about this time, for the progress bar and for Ctrl-C."""
@@ -94,8 +94,8 @@ def simulate(
         mesh: Devices that share the work, on one machine or (with ``jax.distributed``) on several.
         cores: The number of CPU cores that share the parties of a round. "auto": all cores, if JAX is
             not initialised yet. The number changes results by rounding errors only.
-        store: A folder for the parties' models if they do not fit into memory; for methods that
-            aggregate the active parties only (``over="active"``).
+        store: A folder for the parties' models if they do not fit into memory. It works only with
+            ``FedPlus(..., over="active")``, e.g. ``presets.fedavg(...)``, not with the baselines.
         checkpoint: A folder for checkpoints.
         checkpoint_every: The number of rounds between two checkpoints; by default there is about one a
             minute.

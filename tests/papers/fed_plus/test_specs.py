@@ -96,7 +96,7 @@ def test_published_toml_has_the_same_settings(name):
     assert best.settings == stated
 
 
-OF_FILES = ("mnist", "failure", "silos", "sent140", "sensitivity")  # Their data may not be here.
+OF_FILES = ("mnist", "portfolio", "silos", "sent140", "sensitivity")  # Their data may not be here.
 
 
 @pytest.mark.parametrize(
@@ -211,9 +211,9 @@ SEEDS_OF = {
     "sensitivity": lambda row: f"sensitivity-{row['sweep']}",
     "silos": lambda row: f"silos-{row['data']}",
     "attacks": lambda row: "attacks",
-    "figure1": lambda row: f"failure-{row['setting']}",
-    "figure2": lambda row: f"failure-{row['setting']}",
-    "figure3": lambda row: f"failure-{row['setting']}",
+    "figure1": lambda row: f"portfolio-{row['setting']}",
+    "figure2": lambda row: f"portfolio-{row['setting']}",
+    "figure3": lambda row: f"portfolio-{row['setting']}",
     "layers-negatives": lambda row: "layers-negatives",
     "layers-noise": lambda row: "layers-noise",
     "layers-sent140": lambda row: "layers-sent140",
