@@ -11,6 +11,7 @@ import threading
 import time
 
 import numpy as np
+import pooch
 import pytest
 from faulty_http_server import run_server
 
@@ -43,6 +44,15 @@ def source(*servers, checksum=CHECKSUM):
 
 def cached_files(cache):
     return sorted(path.name for path in cache.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("chosen", [None, "elsewhere"])
+def test_the_cache_folder_is_the_one_that_pooch_chooses(monkeypatch, tmp_path, chosen):
+    """It is computed without pooch, which is an extra."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if chosen:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / chosen))
+    assert search_path.cache_folder() == pooch.os_cache("fedplus")
 
 
 def test_a_good_file_is_fetched_once(cache, server):
