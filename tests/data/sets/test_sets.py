@@ -88,7 +88,7 @@ def test_the_same_seed_gives_the_same_federation_on_every_machine(name, request)
 def test_the_card_in_the_docs_is_up_to_date(name, request):
     if name not in WITHOUT_FILES:
         request.getfixturevalue("real_data")
-    docs = Path(__file__).parents[2] / "docs"
+    docs = Path(__file__).parents[3] / "docs"
     card = runpy.run_path(str(docs / "cards.py"))["card"]
     assert card(name) in (docs / "data-cards.md").read_text(encoding="utf-8")
     assert (docs / "pictures" / f"{name}.png").is_file()
