@@ -132,8 +132,8 @@ def _setting_names(content: Mapping[str, Any], table: str) -> set[str]:
     if table == "model":
         model = content.get("model", {}).get("name", "auto")
         if model in MODELS:
-            return set(MODELS[model][1])
-        return {name for _, settings in MODELS.values() for name in settings}
+            return set(MODELS[model].settings)
+        return {name for entry in MODELS.values() for name in entry.settings}
     return set(Train.model_fields) if table == "train" else set()
 
 

@@ -28,6 +28,7 @@ from fedplus.experiments.build import (
     build_method,
     build_model,
     default_model,
+    require_known_model,
     simulate_arguments,
 )
 from fedplus.experiments.compilation_cache import limit_compiled_programs
@@ -75,6 +76,7 @@ def prepare(spec: Spec, seed: int, source: TomlSource = TomlSource()) -> Prepare
     Raises:
         SettingError: A setting is not valid. The message names the file and the line.
     """
+    require_known_model(spec.model, source)
     federation = build_federation(spec.for_run(0, seed).data, source)
     model = build_model(spec.model, federation, source)
     methods = [build_method(method, model, source, i) for i, method in enumerate(spec.methods)]
