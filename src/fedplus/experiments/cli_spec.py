@@ -82,7 +82,8 @@ def _data_table(target: str) -> dict[str, Any]:
     if target not in SETS:
         advice = suggest(target, SETS) or "fedplus data list shows the data sets."
         raise SettingError(
-            f"{target!r} must be a data set or an existing folder, got neither. {advice}"
+            f"{target!r} must be a data set, an existing folder or a TOML file, "
+            f"got none of these. {advice}"
         )
     return {"name": target}
 

@@ -87,7 +87,7 @@ def test_a_download_starts_over_if_the_server_cannot_resume(cache, server):
 @pytest.mark.parametrize("body", [BODY[:30_000], BODY[:-1] + b"x", BODY + b"more", b""])
 def test_a_truncated_or_wrong_file_is_never_kept(cache, server, body):
     server.body = body
-    with pytest.raises(DataError, match=r"some/file\.bin must be there.*hash") as error:
+    with pytest.raises(DataError, match=r"some/file\.bin was not found.*hash") as error:
         load_source(source(server))
     assert "\n" not in str(error.value)
     assert CHECKSUM in str(error.value)
