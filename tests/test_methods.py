@@ -11,6 +11,7 @@ import pytest
 import fedplus as fp
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.baselines.base import AbstractLocalAdaptation
+from fedplus.cli.methods import describe_method
 from fedplus.methods import METHODS, lookup_method
 
 NAMES = [
@@ -99,6 +100,18 @@ def test_the_command_lists_methods_and_describes_one():
     wrong = methods_command("scafold")
     assert wrong.returncode == 2
     assert "Did you mean scaffold?" in wrong.stderr
+
+
+def test_a_required_setting_without_a_value_for_the_command_line_is_described():
+    def make(*, strength: float):
+        """Make it.
+
+        Args:
+            strength: Strength > 0.
+        """
+
+    other = METHODS["fedavg"]._replace(name="other", make=make)
+    assert "strength (required)" in describe_method(other, 80)
 
 
 @pytest.mark.parametrize("name", NAMES)

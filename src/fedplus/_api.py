@@ -14,6 +14,7 @@ from fedplus.aggregation import (
     NormClipping,
     Recursion,
     TrimmedMean,
+    direct_aggregate,
 )
 from fedplus.algorithm import AbstractAlgorithm, FedPlus, Outcome, State
 from fedplus.check import SettingError
@@ -59,6 +60,7 @@ __all__ = [
     "Work",
     "Zero",
     "baselines",
+    "direct_aggregate",
     "methods",
     "models",
     "presets",

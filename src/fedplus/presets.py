@@ -3,10 +3,11 @@
 The rows with λ = 1 aggregate only the active parties' models, as their authors do. The Fed+ rows
 aggregate the models of all parties, as Algorithm 1 does.
 
-These signatures hold the only defaults: the command line and TOML files read them from here. δ has
-a different meaning in each Fed+ row (a share, a radius of the whole vector, a threshold per
-coordinate), so each row has its own default: the best δ on the validation images of
-``digits-robust`` (``examples/choose.py``). ``fedplus.tune`` finds a better one for your data.
+The command line and TOML files read the defaults of these signatures, and take the settings without
+one from ``fedplus.experiments.defaults``. δ has a different meaning in each Fed+ row (a share, a radius
+of the whole vector, a threshold per coordinate), so each row has its own default: the best δ on the
+validation images of ``digits-robust`` (``examples/choose.py``), for which it was tuned.
+``fedplus.tune`` finds a better one for your data.
 """
 
 from collections.abc import Mapping
@@ -96,6 +97,7 @@ def fedavg_plus(*, eta: float, sigma: float, delta: float = 0.1, lam: float = 0.
         eta: Learning rate η > 0.
         sigma: Penalty constant σ ≥ 0; the larger, the nearer a party stays to its anchor w̃ + v_k.
         delta: Share δ > 0: the personal part is (w_k − w̃)/(1 + δ), so a small δ is nearly local SGD.
+            The default was tuned on ``digits-robust``.
         lam: λ in [0, 1], where a round starts: 0 at the party's own model, 1 at w̃.
 
     Returns:
@@ -113,6 +115,7 @@ def fedgeomed_plus(*, eta: float, sigma: float, delta: float = 0.3, lam: float =
         eta: Learning rate η > 0.
         sigma: Penalty constant σ ≥ 0; the larger, the nearer a party stays to its anchor w̃ + v_k.
         delta: Radius δ > 0: a party whose whole model is within δ of w̃ has no personal part.
+            The default was tuned on ``digits-robust``.
         lam: λ in [0, 1], where a round starts: 0 at the party's own model, 1 at w̃.
 
     Returns:
@@ -130,6 +133,7 @@ def fedcomed_plus(*, eta: float, sigma: float, delta: float = 0.003, lam: float 
         eta: Learning rate η > 0.
         sigma: Penalty constant σ ≥ 0; the larger, the nearer a party stays to its anchor w̃ + v_k.
         delta: Threshold δ > 0: a coordinate of w_k within δ of w̃'s has no personal part.
+            The default was tuned on ``digits-robust``.
         lam: λ in [0, 1], where a round starts: 0 at the party's own model, 1 at w̃.
 
     Returns:

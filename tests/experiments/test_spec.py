@@ -75,6 +75,13 @@ BAD = {
     "two of one label": (
         'name = "fedavg+"\nsigma = 0.5', 'name = "fedavg"', None, "must have different labels", ""
     ),
+    "unknown model": (
+        "[train]", '[model]\nname = "linar"\n[train]', 8, "name of the model must be", "mean linear?",
+    ),
+    "an aggregator that is no table": (
+        "eta = 0.1", 'eta = 0.1\naggregate = "krum"', 14, "aggregate must be a table with name",
+        'e.g. { name = "trimmed-mean", trim = 0.2 }',
+    ),
     "model that does not fit": ("[train]", '[model]\nname = "lstm"\n[train]', 7, "sequences", ""),
 }  # fmt: skip
 

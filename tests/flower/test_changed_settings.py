@@ -4,12 +4,12 @@ import logging
 
 import optax
 import pytest
-from linear_federation import PARTIES, make_grid, zeros
 
 import fedplus as fp
 from fedplus._checkpoint_file import load
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.flower import FedPlus
+from linear_federation import PARTIES, make_grid, zeros
 
 BEFORE = fp.FedPlus(fp.LocalSolve(fp.L2(0.1), eta=0.1, sigma=0.5))
 CHANGED = {

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
-from linear_federation import zeros
 
 import fedplus as fp
 from fedplus.flower import Party
 from fedplus.flower.in_process_grid import set_sender
 from fedplus.flower.local_rule import rule_to_message
 from fedplus.flower.records import to_record
+from linear_federation import zeros
 
 METHOD = fp.presets.fedcomed_plus(eta=0.1, sigma=0.5, delta=0.2)
 

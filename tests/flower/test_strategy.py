@@ -7,6 +7,11 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+
+import fedplus as fp
+from fedplus.experiments.lock import folder_lock
+from fedplus.experiments.run_folder import RunFolder
+from fedplus.flower import FedPlus, InProcessGrid, Party
 from linear_federation import (
     FEATURES,
     PARTIES,
@@ -18,11 +23,6 @@ from linear_federation import (
     simulate_federation,
     zeros,
 )
-
-import fedplus as fp
-from fedplus.experiments.lock import folder_lock
-from fedplus.experiments.run_folder import RunFolder
-from fedplus.flower import FedPlus, InProcessGrid, Party
 
 METHODS = {
     "local": fp.presets.local_sgd(eta=0.1),

@@ -12,7 +12,7 @@ from fedplus.report.formatting import Score
 from fedplus.report.groups import Group, group_runs, score_of
 from fedplus.report.run_data import Host, RunData, mean_or_nan, read_run_data, worst_or_nan
 
-LOCAL, GLOBAL = "local only", "its global model"
+LOCAL, GLOBAL = "local SGD", "its global model"
 LEVEL = 0.05
 """Significance level of the tests."""
 MIN_SEEDS = 3

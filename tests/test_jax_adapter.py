@@ -7,11 +7,11 @@ import numpy as np
 import optax
 import pytest
 from flwr.clientapp import ClientApp
-from linear_federation import PARTIES, STEPS, FixedTarget, half_arrays, make_app, samples, zeros
 
 import fedplus as fp
 from fedplus import jax as adapter
 from fedplus.flower import FedPlus, InProcessGrid, Party
+from linear_federation import PARTIES, STEPS, FixedTarget, half_arrays, make_app, samples, zeros
 
 METHOD = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
 

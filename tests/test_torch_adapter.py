@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from flwr.clientapp import ClientApp
-from linear_federation import FEATURES, PARTIES, STEPS, FixedTarget, make_app, samples, zeros
 
 import fedplus as fp
 from fedplus.flower import FedPlus, InProcessGrid, Party
+from linear_federation import FEATURES, PARTIES, STEPS, FixedTarget, make_app, samples, zeros
 
 torch = pytest.importorskip("torch")
 adapter = pytest.importorskip("fedplus.torch")
