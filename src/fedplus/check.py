@@ -110,7 +110,7 @@ def require_number(
     """Require a finite real number, or an array of them, within bounds. A traced value always passes.
 
     Args:
-        value: The value.
+        value: The value; of a schedule or a setting by layer, all values that it takes are checked.
         name: The name of the setting.
         above: A bound that the value must exceed.
         least: The smallest value allowed.
@@ -118,6 +118,10 @@ def require_number(
         advice: Whole sentences that follow the message.
     """
     if not is_concrete(value):
+        return
+    for sampled in getattr(value, "sampled_values", ()):
+        require_number(sampled, name, above=above, least=least, most=most, advice=advice)
+    if hasattr(value, "sampled_values"):
         return
     bounds = [f"> {above:g}"] if above is not None else []
     if least is not None and most is not None:

@@ -13,6 +13,7 @@ from fedplus.algorithm import AbstractAlgorithm
 from fedplus.check import require
 from fedplus.data.federation import Federation
 from fedplus.models import Model
+from fedplus.schedules import at_round
 from fedplus.simulation.engine import unravel_function
 from fedplus.simulation.evaluate import Summary, evaluate_parties, split_into_blocks, summary
 from fedplus.simulation.evaluated_models import EvaluatedModels
@@ -51,12 +52,10 @@ class Run:
     @property
     def models(self) -> Host:
         """The model that each party uses, (N, d)."""
-        if self.algorithm.is_stateless():
-            return np.broadcast_to(self.w_global, (self.federation.parties, self.w_global.size))
         if self.paging is None:
             return np.asarray(self.evaluated_models(self.algorithm, self.state, self.rounds))
         return np.concatenate([
-            np.asarray(self.algorithm.models(page))[: len(parties)]
+            np.asarray(at_round(self.algorithm, self.rounds - 1).models(page))[: len(parties)]
             for parties, page in self.paging.iter_pages(self.state)
         ])  # fmt: skip
 
@@ -81,7 +80,8 @@ class Run:
         if self.paging is None or self.algorithm.is_stateless():
             return unravel(jnp.asarray(self.models[k]))
         page = self.paging.load_page(self.state, np.array([k]))
-        return unravel(self.algorithm.models(page, jnp.array([0]))[0])
+        algorithm = at_round(self.algorithm, self.rounds - 1)
+        return unravel(algorithm.models(page, jnp.array([0]))[0])
 
     def summary(self, which: Which = "personal", at: Literal["last", "best"] = "last") -> Summary:
         """Return a summary of the parties' test scores.
