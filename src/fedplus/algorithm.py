@@ -9,6 +9,7 @@
 - l. 11–14, Local-Solve: ``local.LocalSolve``.
 """
 
+import dataclasses
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, final
 
@@ -204,6 +205,24 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         is_valid = self.join in ("current", "first")
         require(is_valid, "FedPlus.join", repr(self.join), '"current" or "first"')
         require_integer("FedPlus.fine_tune", self.fine_tune, 0)
+
+    def replace(self, **settings: Any) -> "FedPlus":
+        """Return the same method with other settings of ``FedPlus`` or of its ``LocalSolve``.
+
+        >>> from fedplus import presets
+        >>> presets.fedavg(eta=0.1).replace(optimizer="adam", eta=0.001).local.optimizer
+        'adam'
+        """
+        own = {field.name for field in dataclasses.fields(self)}
+        of_local = {field.name for field in dataclasses.fields(self.local)}
+        for name in settings:
+            allowed = f"one of: {', '.join(sorted(own | of_local))}"
+            require(name in own | of_local, "setting of FedPlus", name, allowed)
+        local = {name: value for name, value in settings.items() if name in of_local}
+        rest = {name: value for name, value in settings.items() if name in own}
+        if local:
+            rest["local"] = dataclasses.replace(rest.get("local", self.local), **local)
+        return dataclasses.replace(self, **rest)
 
     @property
     def aggregator(self) -> AbstractAggregator:

@@ -57,6 +57,10 @@ LABELS = {
     "comed": "coordinate median", "fedavg+": "FedAvg+", "fedgeomed+": "FedGeoMed+",
     "fedcomed+": "FedCoMed+", "hybrid": "hybrid Fed+", "scaffold": "SCAFFOLD", "pfedme": "pFedMe",
     "perfedavg": "Per-FedAvg", "apfl": "APFL", "ditto": "Ditto", "l2gd": "L2GD",
+    "layers": "Fed+ by layer", "fedavg-ft": "FedAvg + fine-tuning", "fedavg-decay": "FedAvg, decaying η",
+    "local-fixed-point": "Local Fixed Point", "fedavgm": "FedAvgM", "fedadam": "FedAdam",
+    "fedyogi": "FedYogi", "fedadagrad": "FedAdagrad", "fedper": "FedPer", "fedrep": "FedRep",
+    "lg-fedavg": "LG-FedAvg", "fedbabu": "FedBABU", "mr-mtl": "MR-MTL", "localupdate": "LocalUpdate",
     "hypcluster": "HypCluster", "mapper": "MAPPER", "fedfomo": "FedFomo", "fedsplit": "FedSplit",
 }  # fmt: skip
 """The names of the methods as papers spell them."""
@@ -99,6 +103,9 @@ def required_settings(name: str, eta: float, data: str | None = None) -> dict[st
         "fedgeomed+": {"eta": eta, "sigma": sigma},
         "fedcomed+": {"eta": eta, "sigma": sigma},
         "hybrid": {"eta": eta, "sigma": sigma, "parts": {"*": {"psi": "l2", "delta": radius}}},
+        "layers": {"eta": eta, "parts": {"*": {"psi": "l2", "delta": radius, "sigma": sigma}}},
+        "mr-mtl": {"eta": eta, "lam": sigma},
+        "localupdate": {"eta": eta, "gamma": eta},
         "scaffold": {"eta_l": eta},
         "pfedme": {"eta": eta, "lam": 15.0, "eta_inner": eta},
         "perfedavg": {"alpha": eta, "beta": eta},
