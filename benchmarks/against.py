@@ -1,6 +1,6 @@
 """Speed of this checkout as a share of another one's, measured in turn in one run.
 
-    git worktree add /tmp/before 0f650e6 && make -C /tmp/before .venv/.ready-dev
+    git worktree add /tmp/before COMMIT && make -C /tmp/before .venv/.ready-dev
     python benchmarks/against.py /tmp/before            # writes benchmarks/results/against-cpu.json
     python benchmarks/against.py /tmp/before --quick    # small sizes and the shortest workloads
 
@@ -130,6 +130,7 @@ def main():
     """Run the benchmark, print its results and write them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("other", help="folder of the other checkout, with its .venv")
+    parser.add_argument("--name", help="name of the other version in tables; by default its commit")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--workloads", default="A10,A50,B,C", help="workloads of the simulation")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each simulation")
@@ -144,7 +145,7 @@ def main():
         ["git", "-C", asked.other, "rev-parse", "--short", "HEAD"],
         capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
-    report = {"other": commit, "date": time.strftime("%Y-%m-%d")}
+    report = {"other": asked.name or commit, "date": time.strftime("%Y-%m-%d")}
     if asked.out.exists():
         report = json.loads(asked.out.read_text()) | report
     if not asked.no_aggregation:

@@ -177,7 +177,7 @@ def first_process():
     times = {who: min(seconds) for who, seconds in row["seconds"].items()}
     return (
         "From the start of the first process ever to the end of its first round, B with FedGeoMed+: "
-        f"{times['this']:.1f} s. At 0f650e6 it took {row['share']} times as long."
+        f"{times['this']:.1f} s. The Numba version took {row['share']} times as long."
     )
 
 

@@ -15,14 +15,15 @@ DOCS = Path(__file__).parent
 HEAD = """# Cards of the federations
 
 Made by `docs/cards.py` from the sets themselves, with seed 0 and default settings.
-`fedplus data card NAME` prints one, `--picture FILE.png` draws data_set.
+`fedplus data card NAME` prints one, `--picture FILE.png` draws one.
 """
 
 
 def card(name: str) -> str:
     """Return the card of one data set in Markdown."""
     data_set = SETS[name]
-    head = f"\n## {name}\n\n{data_set.summary[0].upper()}{data_set.summary[1:]}."
+    head = f"\n## {name}\n\n{data_set.summary[0].upper()}{data_set.summary[1:]}"
+    head += "" if head.endswith("?") else "."
     if data_set.stand_in_for:
         head += f" **A stand-in for {data_set.stand_in_for}: its results are not the paper's.**"
     try:

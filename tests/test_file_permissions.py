@@ -59,12 +59,8 @@ def test_run_folders_are_private(tmp_path):
 
 def test_the_state_of_server_and_parties_is_private(tmp_path):
     pytest.importorskip("flwr")
-    sys.path.insert(0, str(Path(__file__).parent / "flower"))
-    try:
-        from linear_federation import make_grid, zeros
-    finally:
-        sys.path.pop(0)
     from fedplus.flower import FedPlus
+    from linear_federation import make_grid, zeros
 
     method = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
     FedPlus(method, rounds=2, folder=tmp_path / "d" / "server").run(

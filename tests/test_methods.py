@@ -11,6 +11,7 @@ import pytest
 import fedplus as fp
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.baselines.base import AbstractLocalAdaptation
+from fedplus.cli.methods import describe_method
 from fedplus.methods import METHODS, lookup_method
 
 NAMES = [
@@ -73,8 +74,16 @@ def test_an_unknown_name_or_setting_is_rejected_with_the_known_ones():
         fp.SettingError, match="setting of ditto must be one of: eta, lam, aggregate"
     ):
         lookup_method("ditto")(eta=0.1, mu=1.0)
-    with pytest.raises(fp.SettingError, match="settings of ditto must be given with lam, got eta"):
+    with pytest.raises(
+        fp.SettingError,
+        match=r"^settings of ditto must include lam, got only eta\. E\.g\. lam=0\.1\.$",
+    ):
         lookup_method("ditto")(eta=0.1)
+    with pytest.raises(
+        fp.SettingError,
+        match=r"hybrid must include parts, layout and sigma, got only eta\.$",
+    ):
+        lookup_method("hybrid")(eta=0.1)
 
 
 def test_the_command_lists_methods_and_describes_one():
@@ -91,6 +100,18 @@ def test_the_command_lists_methods_and_describes_one():
     wrong = methods_command("scafold")
     assert wrong.returncode == 2
     assert "Did you mean scaffold?" in wrong.stderr
+
+
+def test_a_required_setting_without_a_value_for_the_command_line_is_described():
+    def make(*, strength: float):
+        """Make it.
+
+        Args:
+            strength: Strength > 0.
+        """
+
+    other = METHODS["fedavg"]._replace(name="other", make=make)
+    assert "strength (required)" in describe_method(other, 80)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -33,7 +33,11 @@ FOLDER = click.Path(path_type=Path)
 )
 @click.option("--train/--no-train", default=True, help="Train, or only report finished runs.")
 @click.option("--out", "-o", type=FOLDER, default=Path("runs/paper"), help="Folder for the runs.")
-@click.option("--results", type=FOLDER, help="Write the small files of results here as well.")
+@click.option(
+    "--results",
+    type=FOLDER,
+    help="Also write the result files (CSV, JSON, figures) to this folder.",
+)
 def main(
     name: str,
     list_: bool,

@@ -71,7 +71,10 @@ def _method_records(method: str, label: str, runs: list[RunFolder]) -> list[dict
 
 
 def _majority_records(runs: list[RunFolder]) -> list[dict[str, Any]]:
-    """Return the score of always answering with a party's most frequent label (D10)."""
+    """Return the score of always answering with a party's most frequent label.
+
+    Deviation D10 in docs/deviations.md.
+    """
     summaries = []
     for run in runs:
         scores = {"own": np.array(run.parties["majority"])}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from papers.fed_plus.study import StudyOptions
 
 from fedplus.experiments.compilation_cache import enable_compilation_cache, limit_compiled_programs
-from fedplus.experiments.files import write_json
+from fedplus.experiments.run_folder_files import write_json
 
 DURATIONS_FILE = "times.json"
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda"}

@@ -48,7 +48,7 @@ def study_specs(options: StudyOptions) -> dict[str, Spec]:
 
 
 def train(options: StudyOptions) -> None:
-    """Tune, the hybrid over all pairs of ψ, then train with the chosen settings."""
+    """Tune every method (the hybrid over all pairs of ψ), then train with the chosen settings."""
     tuning.tune_and_train(options, study_specs(options), TUNING_RULES)
 
 

@@ -10,7 +10,7 @@ from papers.fed_plus.training import ended_runs, train_specs
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.experiments.spec import Spec
 
-PREFIX = "failure-"
+PREFIX = "portfolio-"
 QUICK = {"train.rounds": 4, "train.steps": 10, "train.evaluate_every": 1}
 BASIS_POINTS = 1e4
 """Factor from a day's log return to basis points, the unit of the tables and figures."""
@@ -36,7 +36,7 @@ class PortfolioRun(NamedTuple):
 
 def with_shared_folder(options: StudyOptions) -> StudyOptions:
     """Return the options with the folder that the three studies share."""
-    return options._replace(folder=options.folder.parent / "failure")
+    return options._replace(folder=options.folder.parent / "portfolio")
 
 
 def study_specs(options: StudyOptions) -> dict[str, Spec]:

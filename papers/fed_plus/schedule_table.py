@@ -14,7 +14,7 @@ from fedplus.report.table_formats import markdown_table
 
 HEADINGS = ("specification", "parties that train in a round", "rounds", "a party's work in a round",
             "batch size", "seeds")  # fmt: skip
-PREFIXES = ("table2", "sensitivity", "theory", "failure", "figure4", "layers", "attacks", "silos")
+PREFIXES = ("table2", "sensitivity", "theory", "portfolio", "figure4", "layers", "attacks", "silos")
 """Prefixes of the names of the studies' specifications."""
 
 

@@ -12,7 +12,7 @@ from papers.fed_plus.study import Files, Study, StudyOptions
 from papers.fed_plus.training import ended_runs, train_specs
 from papers.fed_plus.trajectory import Trajectory, largest_curvature, run_trajectory
 
-from fedplus.experiments.files import write_json
+from fedplus.experiments.run_folder_files import write_json
 from fedplus.experiments.runner import PreparedRun, prepare
 from fedplus.experiments.spec import Method, Spec, parse_spec, to_toml
 from fedplus.experiments.toml_source import TomlSource

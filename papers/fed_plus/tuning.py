@@ -31,7 +31,7 @@ from fedplus.experiments.build import (
     build_model,
     simulate_arguments,
 )
-from fedplus.experiments.files import write_json
+from fedplus.experiments.run_folder_files import write_json
 from fedplus.experiments.spec import Method, Spec, parse_spec, to_toml
 from fedplus.experiments.toml_source import TomlSource
 from fedplus.kappa import KappaWarning

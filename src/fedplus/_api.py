@@ -14,6 +14,7 @@ from fedplus.aggregation import (
     NormClipping,
     Recursion,
     TrimmedMean,
+    direct_aggregate,
 )
 from fedplus.algorithm import AbstractAlgorithm, FedPlus, Outcome, State
 from fedplus.check import SettingError
@@ -22,8 +23,8 @@ from fedplus.experiments.dataframes import read_run
 from fedplus.kappa import KappaWarning
 from fedplus.layers import Layer, Layers
 from fedplus.local import LocalSolve
-from fedplus.parameter_groups import ByLayer, PrivateLayers
 from fedplus.objective import FixedPoint, Objective
+from fedplus.parameter_groups import ByLayer, PrivateLayers
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Custom, Quadratic, Zero
 from fedplus.schedules import at_round
 from fedplus.simulation import Run, simulate, sweep, tune
@@ -67,6 +68,7 @@ __all__ = [
     "Zero",
     "at_round",
     "baselines",
+    "direct_aggregate",
     "methods",
     "models",
     "presets",

@@ -1,4 +1,7 @@
-"""Shared parts of the adapters for PyTorch, JAX and scikit-learn."""
+"""Shared parts of the adapters for PyTorch, JAX and scikit-learn.
+
+The pull of Fed+ moves a stepped model w towards the anchor w̃ + v_k: to κw + (1 − κ)(w̃ + v_k).
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -34,7 +37,10 @@ def require_same_shapes(
     Raises:
         SettingError: A name or a shape differs.
     """
-    require(set(shapes) == set(arrays), kind, ", ".join(arrays), f"those of {', '.join(shapes)}")
+    require(
+        set(shapes) == set(arrays), f"the names of the {kind}", ", ".join(arrays) or "none",
+        ", ".join(shapes) or "none",
+    )  # fmt: skip
     for name, shape in shapes.items():
         got, allowed = np.shape(arrays[name]), tuple(shape)
         require(got == allowed, name, f"shape {got}", f"of shape {allowed}")

@@ -17,9 +17,15 @@ from jax import lax
 from fedplus._types import Array, Matrix
 
 MIN_SHARED_ENTRIES = 2**20
-"""Entries of W from which sharing a pass saves more time than waiting for the other cores costs."""
+"""The smallest number of entries of W for which cores share a pass.
+
+With fewer entries, waiting for the other cores costs more time than sharing saves.
+"""
 MIN_SHARED = 64
-"""The least number of rows or columns for it: few sums take longer to exchange than to compute."""
+"""The smallest number of rows or columns that cores share.
+
+Fewer sums take longer to exchange than to compute.
+"""
 
 
 class _Cores(NamedTuple):

@@ -6,8 +6,7 @@ second earlier without JAX.
 
 import dataclasses
 import sys
-from functools import partial
-from types import FunctionType
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, dataclass_transform
 
 import numpy as np
@@ -59,23 +58,9 @@ def settings(cls: Cls) -> Cls:
     return cast(Cls, settings_class)
 
 
-def _wrap_functions(obj: Any) -> None:
-    """Replace each function in a field that is not static by a schedule.
-
-    Raises:
-        SettingError: A static field has a schedule; it cannot change without another compilation.
-    """
-    for field in dataclasses.fields(obj):
-        value, is_static = getattr(obj, field.name), field.metadata.get("static")
-        if is_static and hasattr(value, "constant_from"):
-            from fedplus.check import SettingError
-
-            name = f"{type(obj).__name__}.{field.name}"
-            raise SettingError(f"{name} must be constant, got {value!r}.")
-        if isinstance(value, (FunctionType, partial)) and not is_static:
-            from fedplus.schedules import Function
-
-            object.__setattr__(obj, field.name, Function(value))
+FIELD_HOOKS: list[Callable[[Any], None]] = []
+"""Functions that ``settings`` calls with every new instance before its own checks. The module
+``fedplus.schedules``, which this module must not import, adds one."""
 
 
 _UNREGISTERED: list[type] = []

@@ -318,7 +318,10 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
 
     @override
     def models(self, state: State, parties: Array | None = None) -> Matrix:
-        """Return the personal models w_k; where λ = 1, w̃, from which each party restarts (D7)."""
+        """Return the personal models w_k; where λ = 1, w̃, from which each party restarts.
+
+        Deviation D7 in docs/deviations.md.
+        """
         w_local = self.local_models(state, parties)
         lam = per_entry(self.local.lam)
         if is_concrete(lam) and not np.any(np.asarray(lam) == 1):
@@ -327,11 +330,10 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
 
     @override
     def local_models(self, state: State, parties: Array | None = None) -> Matrix:
-        chosen = (lambda rows: rows) if parties is None else (lambda rows: rows[parties])
-        w_local = chosen(state.w_local)
+        w_local = state.w_local if parties is None else state.w_local[parties]
         if isinstance(state.joined, tuple):
             return w_local
-        joined = chosen(state.joined)
+        joined = state.joined if parties is None else state.joined[parties]
         if is_concrete(joined) and bool(joined.all()):
             return w_local
         return jnp.where(joined[:, None], w_local, state.w_global)

@@ -22,8 +22,8 @@ class Layer:
     """The settings of one group of layers.
 
     Args:
-        psi: The regulariser ψ. It determines the personal part and, unless ``aggregate`` is given, how the
-            layers are aggregated. By default there is no personal part, and the mean is taken.
+        psi: The regulariser ψ. It determines the personal part and, unless ``aggregate`` is given, how
+            the layers are aggregated. By default there is no personal part, and the mean is taken.
         sigma: Penalty constant σ ≥ 0; with 0, steps do not move towards the anchor.
         lam: λ in [0, 1], where a round starts: 0 at the party's own layers, 1 at the global ones.
         eta: Learning rate η ≥ 0; with 0, the layers are not trained. None: that of the method.
@@ -86,7 +86,7 @@ class Layers:
         Args:
             eta: Learning rate η > 0 of the layers that have none of their own.
             aggregate: The aggregator of all layers that are sent. None: the one of each ψ.
-            settings: Other settings of ``FedPlus`` and ``LocalSolve``, such as ``over`` or ``optimizer``.
+            settings: Other settings of ``FedPlus`` and ``LocalSolve``, e.g. ``over`` or ``optimizer``.
         """
         private = tuple(pattern for pattern, part in self.parts.items() if part.private)
         has_own_eta = any(part.eta is not None for part in self.parts.values())

@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 
 from fedplus._optimizer_check import require_no_schedule, require_no_schedule_state
 from fedplus._types import Array, Vector, settings, static_field
-from fedplus.check import is_concrete, lookup, require, require_number
+from fedplus.check import lookup, require, require_number
 from fedplus.kappa import warn_of_unusual_kappa
 from fedplus.parameter_groups import ByLayer, per_entry
 from fedplus.psi import AbstractPsi
@@ -64,17 +64,18 @@ class LocalSolve:
     .. math:: w_k \gets \kappa\,[w_k - \eta\nabla f_k(w_k)] + (1-\kappa)\,[\tilde w + v_k],
               \qquad \kappa = 1/(1 + \eta\sigma)
 
-    Each of ψ, η, σ and λ may differ between layers (``Blocks``, ``ByLayer``; see ``fedplus.Layers``), and
-    each number may be a schedule over the rounds (``fedplus.schedules``).
+    Each of ψ, η, σ and λ may differ between layers (``Blocks``, ``ByLayer``; see ``fedplus.Layers``),
+    and each number may be a schedule over the rounds (``fedplus.schedules``).
 
     Args:
         psi: The regulariser ψ, which determines the personal part v_k = prox(w_k − w̃).
         eta: Learning rate η > 0. A layer with η = 0 is not trained.
         sigma: Penalty constant σ ≥ 0; with 0, steps do not move towards the anchor.
         lam: λ in [0, 1], where the steps start: 0 at the party's own model (Fed+), 1 at w̃ (FedAvg).
-        optimizer: What replaces the gradient step: a name of ``OPTIMIZERS``, or a function from a
-            learning rate to an Optax transformation, such as ``optax.adam``. Its updates for the learning
-            rate 1 are multiplied by η.
+        optimizer: What replaces the gradient step: "sgd", "momentum", "nesterov", "adam", "adamw",
+            "adagrad", "rmsprop" or "yogi", or a function from a learning rate to an Optax
+            transformation, such as ``optax.adam``. Its updates for the learning rate 1 are multiplied
+            by η.
         keep_optimizer_state: False: every round begins with a new state, so a party stores nothing and
             an Optax schedule is rejected, because it would begin again in every round. True: each party
             keeps its state from round to round, and an Optax schedule counts the party's own steps.
@@ -94,7 +95,12 @@ class LocalSolve:
     end_step: Any = None
 
     def __post_init__(self) -> None:
-        require(isinstance(self.psi, AbstractPsi), "LocalSolve.psi", repr(self.psi), "a ψ")
+        require(
+            isinstance(self.psi, AbstractPsi),
+            "LocalSolve.psi",
+            repr(self.psi),
+            "a regulariser ψ from fedplus.psi, e.g. L2(0.1)",
+        )
         bounds = {"least": 0} if isinstance(self.eta, ByLayer) else {"above": 0}
         require_number(self.eta, "LocalSolve.eta", **bounds, advice="It is the learning rate.")
         require_number(self.sigma, "LocalSolve.sigma", least=0, advice="0 means κ = 1.")
@@ -156,7 +162,7 @@ class LocalSolve:
             batches: As in ``__call__``.
             steps: E_k.
             grad: (w, batch) ↦ ∇f_k(w) on that batch.
-            optimizer_row: The state that the last call returned. None: a new one, which is not returned.
+            optimizer_row: The state that the last call returned. None: a new one, not returned.
         """
         optimizer = make_optimizer(self.optimizer)
         gradient, unravel, ravel = with_parameter_shapes(grad)
@@ -187,7 +193,8 @@ class LocalSolve:
     def start(self, w_k: Vector, w_global: Vector) -> Vector:
         """Return the model at which the party's steps start (Alg. 1, l. 12)."""
         lam = per_entry(self.lam)
-        return (1 - lam) * w_k + lam * w_global
+        mixed: Array = (1 - lam) * w_k + lam * w_global
+        return mixed
 
     def _trained_at(
         self, params: Params, unravel: Callable[[Vector], Params]
@@ -232,7 +239,8 @@ def _unpack_state(
 ) -> tuple[Any, Callable[[Any], Vector]]:  # fmt: skip
     """Return an optimizer's state from a raveled one, and the function that ravels it again.
 
-    In the raveled state, moments are flat vectors like w; in the steps they have the parameters' shapes.
+    In the raveled state, moments are flat vectors like w; in the steps they have the shapes of
+    parameters.
     """
     template = optimizer.init(w)
     flat = ravel_pytree(template)[1](row.astype(jnp.result_type(*jax.tree.leaves(template), row)))
@@ -257,12 +265,14 @@ def _per_parameter(x: Any, params: Params, unravel: Callable[[Vector], Params]) 
 
 
 def _add_scaled(w: Array, scale: Any, update: Array) -> Array:
-    return (w + scale * update).astype(w.dtype)
+    moved: Array = (w + scale * update).astype(w.dtype)
+    return moved
 
 
 def _blend(share: Any, new: Array, old: Array) -> Array:
     """Return share · new + (1 − share) · old."""
-    return (share * new + (1 - share) * old).astype(new.dtype)
+    mixed: Array = (share * new + (1 - share) * old).astype(new.dtype)
+    return mixed
 
 
 def with_parameter_shapes(

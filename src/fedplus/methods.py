@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fedplus import baselines, presets
 from fedplus.algorithm import AbstractAlgorithm, FedPlus
-from fedplus.check import lookup, require
+from fedplus.check import SettingError, lookup, require
 from fedplus.local import LocalSolve
 
 
@@ -69,25 +69,26 @@ class Method(NamedTuple):
         Raises:
             SettingError: A setting does not exist, or a required one is missing.
         """
-        defaults = self.settings
+        parameters = inspect.signature(self.make).parameters
         for name in settings:
-            allowed = f"one of: {', '.join(defaults)}"
-            require(name in defaults, f"setting of {self.name}", name, allowed)
+            allowed = f"one of: {', '.join(self.settings)}"
+            require(name in self.settings, f"setting of {self.name}", name, allowed)
         missing = [
             name
-            for name, default in defaults.items()
-            if default is inspect.Parameter.empty and name not in settings
+            for name, parameter in parameters.items()
+            if parameter.default is parameter.empty and name not in settings
         ]
-        require(
-            not missing, f"settings of {self.name}", ", ".join(settings) or "none",
-            f"given with {', '.join(missing)}", f"E.g. {missing[0] if missing else ''}=0.1.",
-        )  # fmt: skip
-        own = inspect.signature(self.make).parameters
-        method = self.make(**{name: value for name, value in settings.items() if name in own})
+        if missing:
+            got = f"only {', '.join(settings)}" if settings else "none"
+            is_number = parameters[missing[0]].annotation in (float, "float")
+            example = f" E.g. {missing[0]}=0.1." if is_number else ""
+            names = " and ".join(", ".join(missing).rsplit(", ", 1))
+            raise SettingError(f"settings of {self.name} must include {names}, got {got}.{example}")
+        method = self.make(**{k: value for k, value in settings.items() if k in parameters})
         common = {
             name: value
             for name, value in settings.items()
-            if name not in own and not (name in COMMON and value is COMMON[name])
+            if name not in parameters and value is not COMMON[name]
         }
         if common:
             assert isinstance(method, FedPlus)

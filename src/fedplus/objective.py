@@ -45,7 +45,12 @@ class Objective:
     loss: Callable[[Vector, Any], Array] = static_field()
 
     def __post_init__(self) -> None:
-        require(isinstance(self.psi, AbstractPsi), "Objective.psi", repr(self.psi), "a ψ")
+        require(
+            isinstance(self.psi, AbstractPsi),
+            "Objective.psi",
+            repr(self.psi),
+            "a regulariser ψ from fedplus.psi, e.g. L2(0.1)",
+        )
         require_number(
             self.sigma, "Objective.sigma", above=0, advice="Fed+'s objective needs σ > 0."
         )

@@ -3,10 +3,11 @@
 The rows with λ = 1 aggregate only the active parties' models, as their authors do. The Fed+ rows
 aggregate the models of all parties, as Algorithm 1 does.
 
-These signatures hold the only defaults: the command line and TOML files read them from here. δ has
-a different meaning in each Fed+ row (a share, a radius of the whole vector, a threshold per
-coordinate), so each row has its own default: the best δ on the validation images of
-``digits-robust`` (``examples/choose.py``). ``fedplus.tune`` finds a better one for your data.
+The command line and TOML files read the defaults of these signatures, and take the settings without
+one from ``fedplus.experiments.defaults``. δ has a different meaning in each Fed+ row (a share, a radius
+of the whole vector, a threshold per coordinate), so each row has its own default: the best δ on the
+validation images of ``digits-robust`` (``examples/choose.py``), for which it was tuned.
+``fedplus.tune`` finds a better one for your data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -101,6 +102,7 @@ def fedavg_plus(*, eta: float, sigma: float, delta: float = 0.1, lam: float = 0.
         eta: Learning rate η > 0.
         sigma: Penalty constant σ ≥ 0; the larger, the nearer a party stays to its anchor w̃ + v_k.
         delta: Share δ > 0: the personal part is (w_k − w̃)/(1 + δ), so a small δ is nearly local SGD.
+            The default was tuned on ``digits-robust``.
         lam: λ in [0, 1], where a round starts: 0 at the party's own model, 1 at w̃.
 
     Returns:
@@ -118,6 +120,7 @@ def fedgeomed_plus(*, eta: float, sigma: float, delta: float = 0.3, lam: float =
         eta: Learning rate η > 0.
         sigma: Penalty constant σ ≥ 0; the larger, the nearer a party stays to its anchor w̃ + v_k.
         delta: Radius δ > 0: a party whose whole model is within δ of w̃ has no personal part.
+            The default was tuned on ``digits-robust``.
         lam: λ in [0, 1], where a round starts: 0 at the party's own model, 1 at w̃.
 
     Returns:
@@ -135,6 +138,7 @@ def fedcomed_plus(*, eta: float, sigma: float, delta: float = 0.003, lam: float 
         eta: Learning rate η > 0.
         sigma: Penalty constant σ ≥ 0; the larger, the nearer a party stays to its anchor w̃ + v_k.
         delta: Threshold δ > 0: a coordinate of w_k within δ of w̃'s has no personal part.
+            The default was tuned on ``digits-robust``.
         lam: λ in [0, 1], where a round starts: 0 at the party's own model, 1 at w̃.
 
     Returns:
@@ -177,7 +181,7 @@ def layers(
     """Fed+ with a ψ, σ, λ and η for each group of layers, some of which may be private.
 
     Args:
-        parts: The settings of each group of layers, by a pattern that matches the names of its parameters.
+        parts: The settings of each group of layers, by a pattern over the names of parameters.
         layout: Name and size of each parameter, as ``fedplus.models.ravel`` returns it.
         eta: Learning rate η > 0 of the layers that have none of their own.
         aggregate: The aggregator of all layers that are sent. None: the one of each ψ.
@@ -209,7 +213,8 @@ def fedper(
     Returns:
         The method.
 
-    Paper: Arivazhagan, Aggarwal, Singh and Choudhary, Federated Learning with Personalization Layers, 2019.
+    Paper: Arivazhagan, Aggarwal, Singh and Choudhary, Federated Learning with Personalization Layers,
+    2019.
     """
     return _private_and_averaged(layout, private, Layer(private=True), Layer(lam=1.0)).method(
         eta=eta, aggregate=aggregate, over="active"
@@ -400,7 +405,12 @@ def fedavgm(*, eta: float, eta_server: float = 1.0, beta: float = 0.9) -> FedPlu
 
 
 def fedadam(
-    *, eta: float, eta_server: float = 0.01, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
+    *,
+    eta: float,
+    eta_server: float = 0.01,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    tau: float = 1e-3,
 ) -> FedPlus:
     """FedAdam: FedAvg with Adam on the server.
 
@@ -420,7 +430,12 @@ def fedadam(
 
 
 def fedyogi(
-    *, eta: float, eta_server: float = 0.01, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
+    *,
+    eta: float,
+    eta_server: float = 0.01,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    tau: float = 1e-3,
 ) -> FedPlus:
     """FedYogi: FedAvg with Yogi on the server.
 

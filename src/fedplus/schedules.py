@@ -11,15 +11,18 @@ So does a function of the round, such as an Optax schedule. The simulator and th
 call ``at_round`` before each round; so must your own loop.
 """
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
+from types import FunctionType
 from typing import Any, TypeVar, final
 
 import numpy as np
 from typing_extensions import override
 
 from fedplus._backend import namespace
-from fedplus._types import settings, static_field
+from fedplus._types import FIELD_HOOKS, settings, static_field
 from fedplus.check import require, require_integer, require_number
 
 T = TypeVar("T")
@@ -203,6 +206,23 @@ class Function(AbstractSchedule):
     @override
     def constant_from(self) -> float:
         return float("inf")
+
+
+def _wrap_functions(obj: Any) -> None:
+    """Replace each function that was given for a number by a ``Function``.
+
+    Raises:
+        SettingError: A static field, which cannot change during a run, has a schedule.
+    """
+    for field in dataclasses.fields(obj):
+        value, is_static = getattr(obj, field.name), field.metadata.get("static")
+        name = f"{type(obj).__name__}.{field.name}"
+        require(not (is_static and is_schedule(value)), name, repr(value), "constant")
+        if isinstance(value, (FunctionType, partial)) and not is_static:
+            object.__setattr__(obj, field.name, Function(value))
+
+
+FIELD_HOOKS.append(_wrap_functions)
 
 
 def is_schedule(value: object) -> bool:

@@ -194,7 +194,8 @@ def _scaled_batch_at(batches: Batch, scale: Array, i: Array) -> ScaledBatch:
 def _scale_batches(batches: Batch, scale: Array) -> Batch:
     """Return a party's minibatches as ``ScaledBatch``es."""
     if isinstance(batches, Partial):
-        return Partial(_scaled_batch_at, batches, scale)
+        scaled: Any = Partial(_scaled_batch_at, batches, scale)  # type: ignore[no-untyped-call]
+        return scaled
     steps = len(jax.tree.leaves(batches)[0])
     return ScaledBatch(batches, jnp.full(steps, scale))
 

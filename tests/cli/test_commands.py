@@ -129,7 +129,7 @@ REFUSED = {
     "misspelt setting": ([*RUN, "--set", "coohrt=3"], "Did you mean cohort?"),
     "misspelt command": (["comparee", "x"], "Did you mean compare?"),
     "misspelt in a list": (["compare", "digits-robust", "--methods", "fedavg,dito"], "ditto?"),
-    "not key=value": ([*RUN, "--set", "eta"], "key=value"),
+    "not key=value": ([*RUN, "--set", "eta"], "KEY=VALUE"),
     "unknown table": ([*RUN, "--set", "trian.rounds=3"], "one of the tables"),
     "too many parties": ([*RUN, "--set", "cohort=50"], "from 1 to 4"),
     "no seeds": ([*RUN, "--seeds", "0"], "--seeds must be a whole number ≥ 1"),

@@ -57,7 +57,8 @@ def test_unusable_folders_raise_a_one_line_error(tmp_path):
     good = north.read_text()
     north.write_text(good.replace("age", "years"))
     assert_rejected(
-        r"north\.csv must be a file with the columns of east\.csv, got age missing and years more"
+        r"north\.csv must be a file with the columns of east\.csv, got missing columns: age; "
+        r"other columns: years"
     )
     north.write_text("age,dose,outcome\n1,2\n")
     assert_rejected(
@@ -80,7 +81,10 @@ def test_unusable_folders_raise_a_one_line_error(tmp_path):
         r"west\.npz must hold arrays x and y, got an error: Object arrays cannot be loaded"
     )
     (folder / "west.npz").unlink()
-    assert_rejected("one with a file per party")
+    assert_rejected("one with a file per party: .*, got other files only")
+    for path in folder.iterdir():
+        path.unlink()
+    assert_rejected("one with a file per party: .*, got an empty folder")
     (folder / "west.parquet").write_bytes(b"PAR1 no")
     assert_rejected(r"west\.parquet must be a Parquet file")
 

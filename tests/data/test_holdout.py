@@ -54,7 +54,7 @@ SMALL_PARTIES = [
 
 def test_small_parties_are_rejected_merged_or_dropped():
     with pytest.raises(
-        fp.SettingError, match=r"party '1', '2', '3' must be of at least 3 samples"
+        fp.SettingError, match=r"samples of party '1', '2', '3' must be at least 3 so that"
     ) as error:
         Federation.from_arrays(SMALL_PARTIES)
     assert 'Set small to "merge" (in the shell: --set small=merge)' in str(error.value)

@@ -7,6 +7,7 @@ from hypothesis import given
 
 import fedplus as fp
 from fedplus.data import partition
+from fedplus.data.sets.letters import build_federation
 
 LABELS = np.repeat(np.arange(10), np.arange(100, 200, 10))
 
@@ -97,7 +98,7 @@ def test_the_values_of_a_column_are_the_parties_names():
         (partition.shards(5, classes=11), "classes must be from 1 to 10, got 11"),
         (partition.shards(500, classes=1, least=4), "parties must be"),
         (partition.shards(100, classes=1, least=12), "least must be at most 10"),
-        (partition.dirichlet(12, 1e-4, least=100), "Raise alpha, or lower least"),
+        (partition.dirichlet(12, 1e-4, least=100), "at least 100 samples per party in 1000 draws"),
         (partition.by_column([1, 2]), "column must be of 1450 values, one per sample"),
     ],
 )
@@ -105,3 +106,14 @@ def test_an_impossible_partition_raises_a_one_line_error(partitioner, match):
     with pytest.raises(fp.SettingError, match=match) as error:
         partitioner(LABELS, np.random.default_rng(0))
     assert "\n" not in str(error.value)
+
+
+def test_letters_that_are_too_rare_for_their_parties_are_named():
+    y = np.repeat(np.arange(10), [3, *[50] * 9])
+    with pytest.raises(
+        fp.SettingError, match=r"got 20\. 10 parties share the letter a, which has 3 images\."
+    ):
+        build_federation(
+            np.zeros((y.size, 784), np.float32), y, seed=0, parties=20, letters=5, test_share=0.2,
+            validation_share=0.0,
+        )  # fmt: skip

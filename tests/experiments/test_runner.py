@@ -256,7 +256,7 @@ def test_a_diverging_local_reference_gives_a_warning_and_the_run_continues(tmp_p
         "synthetic-regression", ["fedavg"],
         {"features": 5, "rounds": 20, "reference.eta": 1e9},
     )  # fmt: skip
-    with pytest.warns(UserWarning, match="each party alone diverges with eta = 1e\\+09"):
+    with pytest.warns(UserWarning, match="trains each party alone, diverges with eta = 1e\\+09"):
         (run,) = run_all(spec, tmp_path / "run", source)
     assert run.parties["local"] is None
     assert run.status["state"] == "finished"

@@ -57,7 +57,7 @@ BAD = {
     "a setting that is a text": ("eta = 0.1", 'eta = "high"', 13, "LocalSolve.eta must be", "high"),
     "unknown setting of the data": ("parties = 4", "partys = 4", 5, "digits-robust must", "partys"),
     "cohort beyond parties": ("steps = 1", "steps = 1\ncohort = 9", 10, "must be from 1 to 4", "9"),
-    "steps and epochs": ("steps = 1", "steps = 1\nepochs = 1.0", 9, "epochs must be", "got 1"),
+    "steps and epochs": ("steps = 1", "steps = 1\nepochs = 1.0", 9, "only one of them", "got both"),
     "unknown attack": (
         "steps = 1", 'steps = 1\nfaults = [{ parties = [0], attack = "sign_flop" }]', 7,
         "attack must be", "sign_flip?",
@@ -74,6 +74,13 @@ BAD = {
     "a seed below 0": ("[0, 1]", "[-1]", 1, "seeds.0 must be", "-1"),
     "two of one label": (
         'name = "fedavg+"\nsigma = 0.5', 'name = "fedavg"', None, "must have different labels", ""
+    ),
+    "unknown model": (
+        "[train]", '[model]\nname = "linar"\n[train]', 8, "name of the model must be", "mean linear?",
+    ),
+    "an aggregator that is no table": (
+        "eta = 0.1", 'eta = 0.1\naggregate = "krum"', 14, "aggregate must be a table with name",
+        'e.g. { name = "trimmed-mean", trim = 0.2 }',
     ),
     "model that does not fit": ("[train]", '[model]\nname = "lstm"\n[train]', 7, "sequences", ""),
 }  # fmt: skip

@@ -12,6 +12,7 @@ import urllib.request
 import pytest
 
 from command import environment, fedplus, refused
+from fedplus.experiments import trackers
 from fedplus.experiments.run_folder import RunFolder
 
 ARGUMENTS = [
@@ -116,6 +117,29 @@ def test_an_installed_package_can_provide_a_tracker(tmp_path):
     )
     fedplus(*ARGUMENTS, "--out", tmp_path / "run", "--track", "mine", PYTHONPATH=str(package))
     assert (tmp_path / "run" / "mine.txt").read_text().split() == ["2", "4", "6", "finished"]
+
+
+@pytest.mark.parametrize(
+    ("error", "state"), [(None, "finished"), (KeyboardInterrupt, "stopped"), (OSError, "failed")]
+)
+def test_trackers_get_the_state_that_the_run_ends_with(tmp_path, monkeypatch, error, state):
+    states = []
+
+    class Recorder:
+        def __init__(self, folder, spec):
+            pass
+
+        def finish(self, state):
+            states.append(state)
+
+    monkeypatch.setattr(trackers, "lookup_tracker", lambda name: Recorder)
+    with (
+        pytest.raises(error) if error else contextlib.nullcontext(),
+        trackers.run_trackers(["recorder"], tmp_path, None),
+    ):
+        if error:
+            raise error
+    assert states == [state]
 
 
 def test_an_unknown_tracker_is_rejected_before_training(tmp_path):

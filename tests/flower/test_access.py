@@ -126,7 +126,7 @@ def test_flowers_older_interface_is_refused():
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(
-        "fedplus-superlink: FLWR_INTERNAL_GRPC_CONTROL_API must be unset, got 1."
+        "fedplus-superlink: Remove the environment variable FLWR_INTERNAL_GRPC_CONTROL_API: "
     )
 
 

@@ -4,12 +4,12 @@ import logging
 
 import optax
 import pytest
-from linear_federation import PARTIES, make_grid, zeros
 
 import fedplus as fp
 from fedplus._checkpoint_file import load
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.flower import FedPlus
+from linear_federation import PARTIES, make_grid, zeros
 
 BEFORE = fp.FedPlus(fp.LocalSolve(fp.L2(0.1), eta=0.1, sigma=0.5))
 CHANGED = {
@@ -42,7 +42,7 @@ def restart(folder, method, arrays=None, rounds=3, **settings):
 def test_a_changed_setting_is_refused_and_no_file_is_changed(name, folder):
     before = {p: p.read_bytes() for p in (folder / "s").rglob("*") if p.is_file()}
     setting = "psi" if name == "delta" else name
-    expected = f"the same settings, got .*{setting} was .*, is "
+    expected = f"federation with other settings: .*{setting} was .*, is "
     with pytest.raises(fp.SettingError, match=expected) as error:
         restart(folder, CHANGED[name])
     assert "allow_changes=True" in str(error.value)

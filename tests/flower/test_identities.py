@@ -5,13 +5,13 @@ import shutil
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord
-from linear_federation import PARTIES, make_app, make_grid, zeros
 
 import fedplus as fp
 from fedplus._checkpoint_file import load
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.flower import FedPlus, InProcessGrid, Party
 from fedplus.flower.records import SECRET, hash_secret
+from linear_federation import PARTIES, make_app, make_grid, zeros
 
 PLUS = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
 

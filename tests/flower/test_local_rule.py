@@ -9,13 +9,13 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
-from linear_federation import zeros
 
 import fedplus as fp
 from fedplus.flower import Party
 from fedplus.flower.in_process_grid import set_sender
 from fedplus.flower.local_rule import rule_from_message, rule_to_message
 from fedplus.flower.records import Shapes, to_record
+from linear_federation import zeros
 
 set_sender()
 LAYOUT = (("body/weight", 5), ("head", 3), ("body/bias", 2))

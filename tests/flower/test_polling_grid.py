@@ -4,11 +4,11 @@ import time
 
 import numpy as np
 import pytest
-from linear_federation import PARTIES, make_app, make_grid, zeros
 
 import fedplus as fp
 from fedplus.flower import FedPlus, InProcessGrid
 from fedplus.flower.polling_grid import PollingGrid
+from linear_federation import PARTIES, make_app, make_grid, zeros
 
 METHOD = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
 

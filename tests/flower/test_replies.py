@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord
-from linear_federation import make_grid, zeros
 
 import fedplus as fp
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.flower import FedPlus
 from fedplus.flower.replies import MAX_DROPPED, MAX_METRIC, make_printable
+from linear_federation import make_grid, zeros
 
 PLUS = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
 ATTACKS = [

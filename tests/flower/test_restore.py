@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from linear_federation import make_grid, zeros
 from safetensors.numpy import save as to_safetensors
 
 import fedplus as fp
@@ -14,6 +13,7 @@ from fedplus._checkpoint_file import OLD_FORMAT, _digest, list_checkpoints, load
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.flower import FedPlus
 from fedplus.flower.restore import latest_intact_checkpoint
+from linear_federation import make_grid, zeros
 
 PLUS = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
 
@@ -92,7 +92,7 @@ def test_a_damaged_run_folder_does_not_stop_a_server_with_an_intact_checkpoint(
 
 
 def test_the_run_log_accepts_every_bit_flip_of_the_run_folder(run):
-    from fedplus.experiments.files import truncate_rounds
+    from fedplus.experiments.run_folder_files import truncate_rounds
     from fedplus.flower.run_log import RunLog
 
     about = {"better": "higher"}

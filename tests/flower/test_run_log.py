@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from flwr.clientapp import ClientApp
-from linear_federation import PARTIES, gradient_step, make_grid, samples, zeros
 
 import fedplus as fp
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.flower import FedPlus, InProcessGrid, Party
 from fedplus.report.html import render_report
 from fedplus.report.tables import comparison_table
+from linear_federation import PARTIES, gradient_step, make_grid, samples, zeros
 
 METHOD = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
 

@@ -48,7 +48,9 @@ def python(tmp_path_factory):
 
 
 def run(python, *arguments, cwd=None):
-    variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "CI")}
+    # JAX_COMPILATION_CACHE_DIR, which tests/conftest.py sets, would spare fedplus its own cache folder.
+    unset = ("PYTHONPATH", "CI", "JAX_COMPILATION_CACHE_DIR")
+    variables = {k: v for k, v in os.environ.items() if k not in unset}
     variables |= {"JAX_PLATFORMS": "cpu", "COLUMNS": "100"}
     words = [str(python), *map(str, arguments)]
     return subprocess.run(

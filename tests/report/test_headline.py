@@ -96,20 +96,20 @@ def test_better_alternatives_come_first(tmp_path):
     assert text.startswith(
         "The global model of fedavg+ beats the parties' own models: mean accuracy 80.0 %"
     )
-    assert "Training alone beats fedavg+: mean accuracy 70.0 %" in text
+    assert "Local SGD beats fedavg+: mean accuracy 70.0 %" in text
     assert "The majority class beats fedavg+: mean accuracy 65.0 %" in text
     assert text.count("(p ") == 3
     assert text.index("majority class") < text.index("fedavg+ has a mean accuracy of")
     (tmp_path / "y").mkdir()
     one_seed = make_runs(tmp_path / "y", {"fedavg+": 0.6}, seeds=1, local=[0.7] * 4)
     text = verdict(one_seed)
-    assert text.startswith("Training alone is ahead of fedavg+: mean accuracy 70.0 %")
+    assert text.startswith("Local SGD is ahead of fedavg+: mean accuracy 70.0 %")
     assert "(one seed: no test)" in text
 
 
 def test_local_training_that_leads_a_comparison_comes_first(tmp_path):
     text = verdict(make_runs(tmp_path, {"local": 0.9, "fedavg": 0.8, "fedavg+": 0.85}))
-    assert text.startswith("Training alone beats fedavg+: mean accuracy 9")
+    assert text.startswith("Local SGD beats fedavg+: mean accuracy 9")
     assert "Of the federated methods fedavg+ has the highest mean accuracy" in text
     assert "best" not in text
 
@@ -119,7 +119,7 @@ def test_beats_is_used_only_for_significant_differences(tmp_path):
     runs += make_runs(tmp_path, {"fedavg": 0.2})
     text = verdict(runs)
     assert "beats" not in text
-    if "Training alone" in text:
+    if "Local SGD" in text:
         assert "not significantly" in text
 
 

@@ -50,7 +50,7 @@ def test_the_table_has_means_and_standard_deviations_over_seeds(tmp_path):
     assert table["head"] == ["", "mean", "worst party", "the others", "outliers", "p", "seeds"]
     assert table["best"] == [1]
     assert [row[0] for row in table["rows"][2:]] == [
-        "local only",
+        "local SGD",
         "majority class",
     ]
 
@@ -86,7 +86,7 @@ def test_gains_name_the_biggest_winner_and_loser(tmp_path):
     run = Sample(parties=4, names=("a", "b", "c", "d")).write(tmp_path / "run")
     set_final_scores(run, [0.9, 0.5, 0.7, 0.8], [0.8, 0.75, 0.7, 0.5])
     option = section(report_data([run]), "gains")["options"][0]
-    assert "2 of 4 parties gain over training alone and 1 loses" in option["finding"]
+    assert "2 of 4 parties gain over local SGD and 1 loses" in option["finding"]
     assert "biggest winner is party d (+30.0 points)" in option["finding"]
     assert "biggest loser is party b (−25.0 points)" in option["finding"]
     assert option["charts"][0]["names"] == ["b", "c", "a", "d"]
@@ -98,7 +98,7 @@ def test_a_lower_error_is_a_gain(tmp_path):
     set_final_scores(run, [0.5, 0.9], [0.8, 0.7])
     data = report_data([run])
     option = section(data, "gains")["options"][0]
-    assert "1 of 2 parties gains over training alone and 1 loses" in option["finding"]
+    assert "1 of 2 parties gains over local SGD and 1 loses" in option["finding"]
     assert "biggest winner is party 0 (−0.3 rmse)" in option["finding"]
     assert data["summary"]["rows"][0][2] == "0.9"
 

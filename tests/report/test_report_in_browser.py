@@ -70,7 +70,7 @@ def test_charts_show_the_values_of_the_runs(browser, report):
         np.testing.assert_allclose(np.array(heat["z"])[:, -1], 100 * np.sort(last), rtol=6e-4)
 
         assert [t["name"] for t in traces(page, "gains-0")] == [
-            "gains", "loses", "alone", "global model", "personal model",
+            "gains", "loses", "local SGD", "global model", "personal model",
         ]  # fmt: skip
         assert [t["type"] for t in traces(page, "gains-1")] == ["box"] * 3
         assert [len(line["x"]) for line in curves(page, "change-0")] == [100] * 3

@@ -125,7 +125,7 @@ def test_a_method_whose_runs_all_failed_has_a_row_without_numbers(tmp_path):
 def test_a_single_method_is_compared_with_its_global_model_and_local_training(tmp_path):
     table = comparison_table([write_run(tmp_path, "x", 0, [0.5] * 4, local=[0.3] * 4)])
     assert [row.label for row in table.rows] == [
-        "x", "its global model", "local only", "majority class",
+        "x", "its global model", "local SGD", "majority class",
     ]  # fmt: skip
     assert row(table, "its global model").columns["mean"].mean() == 0.5
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedplus as fp
-from fedplus import presets
+from fedplus import baselines, presets
 from fedplus.simulation import Fault, faults, setup
 from fedplus.simulation.store import PartyStore
 from small_federation import CLASSIFIER, federation
@@ -99,8 +99,10 @@ def test_slots_of_a_snapshot_are_not_overwritten(tmp_path):
     [
         (
             {"algorithm": presets.fedgeomed_plus(eta=0.1, sigma=1.0)},
-            "store must be used with a method",
+            r'^store must be used with FedPlus\(\.\.\., over="active"\), e\.g\. presets\.fedavg.*, '
+            r'got FedPlus\(\.\.\., over="all"\)\.',
         ),
+        ({"algorithm": baselines.Scaffold(eta_l=0.1)}, r'over="active"\), .*, got Scaffold\.'),
         ({"objective": True}, "objective must be False with a store"),
     ],
 )

@@ -26,8 +26,8 @@ def assert_rejected(call, match):
         ({"rounds": 2.5}, "rounds must be a whole number"),
         ({"evaluate_every": -1}, "evaluate_every must be a whole number"),
         ({"batch_size": 0}, "batch_size must be a whole number ≥ 1"),
-        ({"steps": None}, "steps and epochs must be one number and one None"),
-        ({"epochs": 1}, "steps and epochs must be one number and one None"),
+        ({"steps": None}, "steps or epochs must be given, and only one of them, got neither"),
+        ({"epochs": 1}, "steps or epochs must be given, and only one of them, got both"),
         ({"steps": -1}, "steps must be a finite number > 0"),
         ({"steps": 2.5}, "steps must be whole numbers"),
         ({"steps": [1, 2]}, r"steps must be one number, or \(5,\)"),
@@ -85,7 +85,9 @@ def test_a_party_without_samples_is_rejected():
         simulation([(X, Y), empty]),
         "train of party '1' must be at least one sample, got no samples",
     )
-    assert_rejected(simulation([(X, Y), (X[:1], Y[:1])]), "party '1' must be of at least 3 samples")
+    assert_rejected(
+        simulation([(X, Y), (X[:1], Y[:1])]), "samples of party '1' must be at least 3 so that"
+    )
 
 
 def test_arguments_of_the_wrong_types_are_rejected():

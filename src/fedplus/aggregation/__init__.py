@@ -1,6 +1,6 @@
 """Aggregators 𝒜, which compute the global model w̃ from the parties' models (Alg. 1, l. 10)."""
 
-from fedplus.aggregation.base import AbstractAggregator, Aggregate, ChangedRows
+from fedplus.aggregation.base import AbstractAggregator, Aggregate, ChangedRows, direct_aggregate
 from fedplus.aggregation.clipping import CentredClipping, NormClipping
 from fedplus.aggregation.coordinate_median import CoordinateMedian
 from fedplus.aggregation.geometric_median import GeometricMedian
@@ -23,4 +23,5 @@ __all__ = [
     "NormClipping",
     "Recursion",
     "TrimmedMean",
+    "direct_aggregate",
 ]

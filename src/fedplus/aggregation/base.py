@@ -15,7 +15,10 @@ from fedplus.check import is_concrete, require, require_finite, require_models, 
 
 
 class Aggregate(NamedTuple):
-    """A global model w̃ and the certificate of its computation."""
+    """A global model w̃ and its certificate: values that tell how exactly w̃ was computed.
+
+    The certificate is ``iterations``, ``residual`` and ``converged``.
+    """
 
     w: Vector
     """(d,): w̃."""
@@ -24,13 +27,17 @@ class Aggregate(NamedTuple):
     residual: Array
     """The length ‖·‖₂ of the step that the defining iteration would take at w, in parameter units."""
     converged: Array
-    """True if w is a minimiser up to 1e-5 of the spread of the models, or up to the rounding of w.
+    """True if w is a minimiser of the aggregator's objective, up to a tolerance.
 
-    Means and coordinatewise medians are exact up to rounding. For geometric medians there is a proof,
-    for every finite W, that this bounds the distance of w to the minimiser, or the distance of the
-    objective divided by the sum of the weights to its minimum. For any other ψ, the last step was as
-    short as rounding allows. It is always True for aggregators that do not minimise, such as clipping
-    and Krum.
+    What True proves depends on the aggregator:
+
+    - Means and coordinatewise medians: w is exact up to rounding.
+    - Geometric medians: for every finite W it is proven that w is near a minimiser, or that the
+      objective at w, divided by the sum of the weights, is near its minimum. Near means at most 1e-5
+      of the spread of the models, or the rounding of w if that is larger.
+    - Any other ψ: nothing is proven, but the last step of the iteration was as short as rounding
+      allows (or, in ``Recursion``, as its tolerance).
+    - Aggregators that do not minimise, such as clipping and Krum: it is always True.
     """
 
 
@@ -119,8 +126,8 @@ class AbstractAggregator(ABC):
             start: (d,), the last result.
             memory: The memory that ``init`` or the last ``update`` returned.
             changed: The rows that changed, and their last entries.
-            counted: (N,), True for rows that count; a row that counts once counts from then on. It needs
-                a memory and equal weights. None: all rows count.
+            counted: (N,), True for rows that count; a row that counts once counts from then on. It
+                needs a memory and equal weights. None: all rows count.
 
         Returns:
             The aggregate, and the memory for the next call.

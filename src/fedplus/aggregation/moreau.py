@@ -44,7 +44,10 @@ class Moreau(AbstractAggregator):
 
     def __post_init__(self) -> None:
         require(
-            isinstance(self.psi, AbstractPsi), "Moreau.psi", repr(self.psi), "a ψ", "E.g. L2(0.1)."
+            isinstance(self.psi, AbstractPsi),
+            "Moreau.psi",
+            repr(self.psi),
+            "a regulariser ψ from fedplus.psi, e.g. L2(0.1)",
         )
 
     @property

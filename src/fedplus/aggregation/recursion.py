@@ -41,7 +41,12 @@ class Recursion(AbstractAggregator):
     accelerated: bool = static_field(default=False)
 
     def __post_init__(self) -> None:
-        require(isinstance(self.psi, AbstractPsi), "Recursion.psi", repr(self.psi), "a ψ")
+        require(
+            isinstance(self.psi, AbstractPsi),
+            "Recursion.psi",
+            repr(self.psi),
+            "a regulariser ψ from fedplus.psi, e.g. L2(0.1)",
+        )
         require_number(self.tolerance, "Recursion.tolerance", above=0)
         require_integer("Recursion.max_iterations", self.max_iterations, 1)
 

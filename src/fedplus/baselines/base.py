@@ -21,4 +21,3 @@ class AbstractBaseline(AbstractAlgorithm[StateT]):
     @override
     def personal_parts(self, state: StateT, parties: Array) -> Matrix:
         return self.models(state, parties) - self.w_global(state)
-

@@ -50,8 +50,8 @@ class LocalUpdate(AbstractBaseline[LocalUpdateState]):
         theta: The steps whose gradients are sent: "all" or the "last".
         aggregate: The aggregator of the parties' updates, added to x. None: the mean.
 
-    Paper: Charles and Konečný, On the Outsized Importance of Learning Rates in Local Update Methods, 2020,
-    Algorithms 1 and 2.
+    Paper: Charles and Konečný, On the Outsized Importance of Learning Rates in Local Update Methods,
+    2020, Algorithms 1 and 2.
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("parties",)

@@ -84,7 +84,10 @@ class Guard:
         return None
 
     def _is_accepted_host(self, host: str, scope: Scope) -> bool:
-        """Accept known names and the requested address itself, but no rebound DNS name."""
+        """Return True for known names and for the IP address that the connection goes to.
+
+        Other names are refused, because an attacker's DNS name could point to this machine.
+        """
         match = HOST.fullmatch(host)
         if not match:
             return False

@@ -1,5 +1,6 @@
 """The list of runs in the board's folder, updated from each ``status.json``."""
 
+import shlex
 import threading
 import time
 from pathlib import Path
@@ -103,7 +104,10 @@ class Index:
             row, pid = read_row(run, self._path(run))
             entry = _Entry(stamp, row, pid)
         if entry.pid is not None and not is_alive(entry.pid):
-            message = f"Process {entry.pid} is gone. The run can be resumed."
+            message = (
+                f"Process {entry.pid} is gone. Continue with: "
+                f"fedplus run --resume {shlex.quote(str(self._path(run)))}"
+            )
             entry = entry._replace(
                 row=entry.row._replace(state="killed", message=message), pid=None
             )

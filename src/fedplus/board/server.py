@@ -68,7 +68,7 @@ def serve(
 
 
 def _announce(server: uvicorn.Server, url: str, open_browser: bool) -> None:
-    """Print the address once the server has started, from when on Ctrl-C stops it cleanly."""
+    """Print the board's address once the server has started; from then on Ctrl-C stops it cleanly."""
     while not server.started:
         time.sleep(0.01)
     print(url, flush=True)

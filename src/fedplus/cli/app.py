@@ -80,7 +80,7 @@ def app(debug: bool) -> None:
     """Robust, personalised federated learning.
 
     \b
-    fedplus compare digits-robust                   compare eight methods, in a minute
+    fedplus compare digits-robust                   compare eight methods
     fedplus run digits-robust --method fedgeomed+   train one method; save models and a report
     fedplus data list                               list the data sets
     fedplus methods                                 list the methods

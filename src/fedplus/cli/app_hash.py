@@ -16,6 +16,6 @@ def app_hash(folder: Path) -> None:
     code and pins it: fedplus-supernode --app-hash HASH.
     """
     import_extra("flwr", "flower", "fedplus app-hash")
-    from fedplus.flower import pinning
+    from fedplus.flower import app_pinning
 
-    print(pinning.app_hash(folder))
+    print(app_pinning.app_hash(folder))

@@ -23,12 +23,16 @@ from fedplus.extras import import_extra
     help="Secret that browsers must know to see the board.",
 )
 @click.option(
-    "--open", "open_browser", is_flag=True, show_default=False, help="Open it in the browser."
+    "--open",
+    "open_browser",
+    is_flag=True,
+    show_default=False,
+    help="Open the board in the browser.",
 )
 def board(folder: Path, host: str, port: int, token: str | None, open_browser: bool) -> None:
-    """Serve a live page over FOLDER, a folder of runs (by default runs).
+    """Show the runs in FOLDER (by default runs) on a web page that updates while they train.
 
-    It shows the progress of each run, curves side by side, and each party's history.
+    The page shows the progress of each run, curves side by side, and each party's history.
 
     \b
     fedplus board

@@ -31,8 +31,8 @@ def compare(
 ) -> None:  # fmt: skip
     """Train several methods with several seeds; print one table and write one report.
 
-    DATASET is a name from fedplus data list; FOLDER has one file per party. A setting goes to every
-    method that has it. The table is also written as CSV, Markdown and LaTeX.
+    DATASET is a name from fedplus data list; FOLDER has one file per party. --set applies to every
+    method that has the setting. The table is also written as CSV, Markdown and LaTeX.
 
     \b
     fedplus compare digits-robust

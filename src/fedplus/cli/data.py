@@ -9,7 +9,7 @@ import click
 
 from fedplus.check import require
 from fedplus.cli.completion import complete_data_set
-from fedplus.cli.settings import json_option, parse_settings, set_option
+from fedplus.cli.settings import json_option, parse_settings, set_data_option
 from fedplus.data import SETS, card, load
 from fedplus.data.files import choose_source, fetch, locate, search_path
 from fedplus.data.load import lookup_data_set
@@ -22,7 +22,12 @@ name_argument = click.argument("name", shell_complete=complete_data_set)
 
 @click.group(context_settings={"show_default": True})
 def data() -> None:
-    """List data sets, download their files, and describe what is in them."""
+    """List data sets, download their files, and describe what is in them.
+
+    \b
+    fedplus data list
+    fedplus data card digits-robust
+    """  # noqa: D301
     import_extra("pooch", "data", "fedplus data")
 
 
@@ -109,12 +114,12 @@ def where(name: str | None, as_json: bool) -> None:
 
 @data.command("card")
 @name_argument
-@set_option
-@click.option("--seed", type=int, default=0, help="Seed of everything random in it.")
+@set_data_option
+@click.option("--seed", type=int, default=0, help="Seed of the random choices in the data set.")
 @click.option(
     "--picture",
     type=click.Path(path_type=Path),
-    help="Also draw it into this file (PNG, SVG, PDF).",
+    help="Also draw the data set into this file (PNG, SVG, PDF).",
 )
 @json_option
 def show_card(

@@ -127,7 +127,7 @@ def execute(
 def resume_run(folder: Path, track: Sequence[str], output: Output) -> None:
     """Continue the run, or the study of several runs, in a folder."""
     require(
-        (folder / SPEC).is_file(), "--resume", str(folder), f"a run folder, with its {SPEC}",
+        (folder / SPEC).is_file(), "--resume", str(folder), f"a run or study folder, with its {SPEC}",
     )  # fmt: skip
     content, source = read_spec_file(folder / SPEC)
     _run(fill_defaults(parse_spec(content, source)), source, folder, track, output, resume=True)

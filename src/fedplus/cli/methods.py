@@ -81,7 +81,9 @@ def _describe_default(method: Method, name: str, default: Any) -> str:
         return f"default: {list(default) if isinstance(default, tuple) else default}"
     if name == "layout":
         return "required in Python; the command line takes it from the model"
-    value = required_settings(method.name, OWN_DATA.eta)[name]
+    value = required_settings(method.name, OWN_DATA.eta).get(name)
+    if value is None:
+        return "required"
     if isinstance(value, float):
         value = f"{value:g}"
     depends = (

@@ -31,14 +31,14 @@ from fedplus.cli.settings import json_option, parse_settings, set_option
     "--local/--no-local",
     default=True,
     show_default=False,
-    help="Also train each party alone, for comparison (the default).",
+    help="Also train each party alone (local SGD), for comparison (the default).",
 )
 @out_option
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
-    metavar="RUN",
-    help="Continue a run that was stopped or killed.",
+    metavar="FOLDER",
+    help="Continue a run, or a study of several, that was stopped or killed.",
 )
 @track_option
 @json_option

@@ -2,19 +2,26 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import click
 
 from fedplus.check import require
 
+F = TypeVar("F", bound=Callable[..., Any])
 _KEY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?$")
 
-set_option = click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE",
-    help="Set one setting; repeat it for several.",
-)  # fmt: skip
+
+def _set_option(owner: str) -> Callable[[F], F]:
+    return click.option(
+        "--set", "settings", multiple=True, metavar="KEY=VALUE",
+        help=f"Set one setting of the {owner}; can be repeated.",
+    )  # fmt: skip
+
+
+set_option = _set_option("data, model, training or method")
+set_data_option = _set_option("data set")
 json_option = click.option(
     "--json", "as_json", is_flag=True, show_default=False,
     help="Print one JSON document on standard output.",

@@ -9,7 +9,7 @@ from fedplus._types import Host
 from fedplus.data.federation import Federation
 
 MAX_CLASSES = 10_000
-"""Whole-number labels from here on are not taken for classes."""
+"""Whole-number labels are classes only if all of them are smaller than this number."""
 
 
 def statistics(federation: Federation) -> dict[str, Any]:
@@ -68,7 +68,8 @@ def card_lines(federation: Federation) -> list[tuple[str, str]]:
         label = "a number" if not shape else f"{' × '.join(map(str, shape))} numbers"
         lines.append(("to predict", label))
     shown = ", ".join(info.outliers[:12]) + (", ..." if len(info.outliers) > 12 else "")
-    lines.append(("outliers", f"{len(info.outliers)} (named {shown})" if shown else "none"))
+    noun = "party" if len(info.outliers) == 1 else "parties"
+    lines.append(("outliers", f"{len(info.outliers)} ({noun} {shown})" if shown else "none"))
     if info.stand_in_for:
         lines.append(("STAND-IN FOR", info.stand_in_for))
     lines += [("source", info.source), ("licence", info.licence), ("the paper", info.differences)]

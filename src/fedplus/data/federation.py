@@ -92,8 +92,9 @@ class Federation(NamedTuple):
         rows = dict(zip(names, rows_of_parties, strict=True))
         if test is None:
             require(
-                validation is None, "validation", "samples without test samples",
-                "given together with test", "Or set validation_share.",
+                validation is None, "validation", "validation samples alone",
+                "given together with test",
+                "To set aside some of the training samples instead, set validation_share.",
             )  # fmt: skip
             return cls.from_partition(training.x, training.y, rows, **split)
         conflicting = {"test_share", "small", "least"} & set(split)

@@ -37,10 +37,11 @@ def federation_from_folder(
     """Build a federation from a folder with one file per party; see ``Federation.from_folder``."""
     folder = Path(path)
     require(folder.is_dir(), "folder", repr(str(path)), "an existing folder")
-    extensions = {file: e for file in sorted(folder.iterdir()) if (e := _extension(file))}
+    files = sorted(folder.iterdir())
+    extensions = {file: e for file in files if (e := _extension(file))}
     label = f"folder {str(path)!r}"
     require(
-        bool(extensions), label, f"{len(list(folder.iterdir()))} other files",
+        bool(extensions), label, "other files only" if files else "an empty folder",
         f"one with a file per party: {', '.join(EXTENSIONS)}",
     )  # fmt: skip
     kinds = sorted({extension.removesuffix(".gz") for extension in extensions.values()})

@@ -48,7 +48,11 @@ def require_splitting(split: Splitting) -> None:
         if name in split:
             value = split.get(name)
             require_number(value, name, above=0 if least is None else None, least=least)
-            require(float(str(value)) < 1, name, value, "below 1", "Or pass the samples yourself.")
+            require(
+                float(str(value)) < 1, name, value, "below 1",
+                "To choose these samples yourself, call Federation.from_arrays(..., "
+                f"{name.removesuffix('_share')}=...).",
+            )  # fmt: skip
     require_integer("seed", split.get("seed", 0), 0)
     require_integer("least", split.get("least", MIN_SAMPLES), 0)
     small, policies = split.get("small", "refuse"), SMALL_PARTY_POLICIES

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedplus._types import Host
-from fedplus.check import require, require_number
+from fedplus.check import SettingError, require, require_number
 
 Partitioner = Callable[[Host, np.random.Generator], dict[str, Host]]
 """(labels, random generator) ↦ each party's row numbers, by its name."""
@@ -48,12 +48,10 @@ def dirichlet(parties: int, alpha: float, least: int = 10) -> Partitioner:
             sizes = np.stack([_apportion(n, s) for n, s in zip(counts, shares, strict=True)], 1)
             if sizes.sum(1).min() >= least:
                 return draw_rows(y, sizes, rng)
-        require(
-            False, "dirichlet", f"alpha = {alpha:g} for {parties} parties",
-            f"given settings with which every party gets {least} samples in one of {MAX_DRAWS} draws",
-            "Raise alpha, or lower least.",
-        )  # fmt: skip
-        raise AssertionError
+        raise SettingError(
+            f"dirichlet found no division with at least {least} samples per party in {MAX_DRAWS} draws "
+            f"(alpha = {alpha:g}, {parties} parties). Raise alpha, or lower least."
+        )
 
     return rows
 

@@ -3,14 +3,14 @@
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from fedplus import aggregation, data, models, psi, schedules
 from fedplus.algorithm import AbstractAlgorithm
-from fedplus.check import lookup, require
+from fedplus.check import SettingError, lookup, require
 from fedplus.data.federation import Federation
 from fedplus.data.holdout import Splitting
 from fedplus.experiments.spec import Data, Fault, Method, Model, Spec
@@ -49,15 +49,6 @@ ATTACKS: dict[str, Callable[..., faults.Attack]] = {
         faults.replay, faults.scaling, faults.sign_flip,
     )
 }  # fmt: skip
-MODELS: dict[str, tuple[Callable[..., models.Model], tuple[str, ...]]] = {
-    "linear": (models.linear, ()),
-    "logistic": (models.logistic, ()),
-    "mlp": (models.mlp, ("hidden",)),
-    "cnn": (models.cnn, ("channels", "kernel")),
-    "lstm": (models.lstm, ("hidden", "layers")),
-    "eiie": (models.eiie, ("channels", "filters", "cost")),
-}
-"""The models and their settings; the sizes of inputs and outputs come from the data."""
 FOLDER_SETTINGS = {"target", "task", "missing", *Splitting.__annotations__} - {"seed"}
 """The settings of data from a folder of files."""
 
@@ -98,61 +89,119 @@ def _load_folder(spec: Data) -> Federation:
     return Federation.from_folder(spec.folder, seed=spec.seed or 0, **settings)
 
 
+def require_known_model(spec: Model, source: TomlSource) -> None:
+    """Check the name of the model, which needs no data.
+
+    Raises:
+        SettingError: The name is neither in ``MODELS`` nor "auto".
+    """
+    with source.locate_errors("model"):
+        lookup(spec.name, {"auto": None, **MODELS}, "name of the model")
+
+
 def build_model(spec: Model, federation: Federation, source: TomlSource) -> models.Model:
     """Build the model with input and output sizes that fit the data.
 
     Raises:
         SettingError: A setting is not valid, or the model does not fit the data.
     """
-    x, y, info = federation.train.x, federation.train.y, federation.info
+    require_known_model(spec, source)
     name = default_model(federation) if spec.name == "auto" else spec.name
     with source.locate_errors("model"):
-        make, allowed = MODELS[name]
+        entry = MODELS[name]
         for setting in spec.settings:
-            others = [other for other, (_, known) in MODELS.items() if setting in known]
+            others = [other for other, known in MODELS.items() if setting in known.settings]
             hint = ""
             if others:
                 hint = f"Models with {setting}: {', '.join(others)} (--set model.name={others[0]})."
-            require(setting in allowed, f"setting of {name}", setting, _one_of(allowed), hint)
+            require(
+                setting in entry.settings,
+                f"setting of {name}",
+                setting,
+                _one_of(entry.settings),
+                hint,
+            )
         settings = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.settings.items()}
-        if name == "linear":
-            outputs = int(np.prod(y.shape[1:])) if y.ndim > 1 else 1
-            return make(int(np.prod(x.shape[1:])), outputs)
-        if name == "eiie":
-            return make(_price_window(federation), **settings)
-        classes = len(info.classes) or _count_classes(federation)
-        require(
-            classes > 1, "the data's labels", f"only the class {'/'.join(info.classes)!r}",
-            "of at least two classes",
-            "There is nothing to predict: choose another target (in the shell: --set target=COLUMN), "
-            'or set task to "regression" (--set task=regression) if the labels are amounts.',
-        )  # fmt: skip
-        if name == "cnn":
-            image = info.image_shape or x.shape[1:]
-            require(len(image) in (2, 3), "cnn's data", f"inputs of shape {image}", "images")
-            return make((*image, 1)[:3], classes, **settings)
-        if name == "lstm":
-            outputs = 1 if classes == 2 else classes
-            return make(outputs=outputs, **_sequence_sizes(federation), **settings)
-        return make(int(np.prod(x.shape[1:])), classes, **settings)
+        return entry.make(**entry.sizes(federation), **settings)
 
 
-def _price_window(federation: Federation) -> int:
+def _count_inputs(federation: Federation) -> int:
+    return int(np.prod(federation.train.x.shape[1:]))
+
+
+def _count_classes(federation: Federation) -> int:
+    y, names = federation.train.y, federation.info.classes
+    require(
+        len(names) != 1, "the data's labels", f"only the class {'/'.join(names)!r}",
+        "of at least two classes",
+        "There is nothing to predict: choose another target (in the shell: --set target=COLUMN), "
+        'or set task to "regression" (--set task=regression) if the labels are amounts.',
+    )  # fmt: skip
+    if names:
+        return len(names)
+    require(
+        y.dtype.kind in "iub", "the data's labels", str(y.dtype), "whole numbers: classes",
+        'Use the model "linear" (--set model.name=linear).',
+    )  # fmt: skip
+    return max(2, int(max(y.max(), federation.test.y.max())) + 1)
+
+
+def _regression_sizes(federation: Federation) -> dict[str, Any]:
+    y = federation.train.y
+    outputs = int(np.prod(y.shape[1:])) if y.ndim > 1 else 1
+    return {"inputs": _count_inputs(federation), "outputs": outputs}
+
+
+def _class_sizes(federation: Federation) -> dict[str, Any]:
+    return {"inputs": _count_inputs(federation), "classes": _count_classes(federation)}
+
+
+def _image_sizes(federation: Federation) -> dict[str, Any]:
+    classes = _count_classes(federation)
+    image = federation.info.image_shape or federation.train.x.shape[1:]
+    require(len(image) in (2, 3), "cnn's data", f"inputs of shape {image}", "images")
+    return {"shape": (*image, 1)[:3], "classes": classes}
+
+
+def _sequence_sizes(federation: Federation) -> dict[str, Any]:
+    classes = _count_classes(federation)
+    outputs = 1 if classes == 2 else classes
+    shape, table = federation.train.x.shape[1:], federation.info.embedding
+    if table is not None:
+        features = table.shape[1]
+        return {"tokens": shape[0], "features": features, "outputs": outputs, "embedding": table}
+    require(len(shape) == 2, "lstm's data", f"inputs of shape {shape}", "sequences of vectors")
+    return {"tokens": shape[0], "features": shape[1], "outputs": outputs}
+
+
+def _price_sizes(federation: Federation) -> dict[str, Any]:
     x, y = federation.train.x.shape[1:], federation.train.y.shape[1:]
     ok = len(x) == 3 and 1 <= len(y) <= 2 and y[-1] == x[0]
     require(
         ok, "eiie's data", f"inputs of shape {x}, labels of shape {y}",
         "episodes of prices: (stocks, days, 3) and (days, stocks)", 'Use data such as "portfolio".',
     )  # fmt: skip
-    return int(x[1] - (y[0] if len(y) == 2 else 1) + 1)
+    return {"window": int(x[1] - (y[0] if len(y) == 2 else 1) + 1)}
 
 
-def _sequence_sizes(federation: Federation) -> dict[str, Any]:
-    shape, table = federation.train.x.shape[1:], federation.info.embedding
-    if table is not None:
-        return {"tokens": shape[0], "features": table.shape[1], "embedding": table}
-    require(len(shape) == 2, "lstm's data", f"inputs of shape {shape}", "sequences of vectors")
-    return {"tokens": shape[0], "features": shape[1]}
+class ModelEntry(NamedTuple):
+    """A model that TOML files can name."""
+
+    make: Callable[..., models.Model]
+    sizes: Callable[[Federation], dict[str, Any]]
+    """The keyword arguments of ``make`` that come from the data: the sizes of inputs and outputs."""
+    settings: tuple[str, ...] = ()
+    """The keyword arguments of ``make`` that users may set."""
+
+
+MODELS = {
+    "linear": ModelEntry(models.linear, _regression_sizes),
+    "logistic": ModelEntry(models.logistic, _class_sizes),
+    "mlp": ModelEntry(models.mlp, _class_sizes, ("hidden",)),
+    "cnn": ModelEntry(models.cnn, _image_sizes, ("channels", "kernel")),
+    "lstm": ModelEntry(models.lstm, _sequence_sizes, ("hidden", "layers")),
+    "eiie": ModelEntry(models.eiie, _price_sizes, ("channels", "filters", "cost")),
+}
 
 
 def default_model(federation: Federation) -> str:
@@ -160,13 +209,6 @@ def default_model(federation: Federation) -> str:
     if federation.info.embedding is not None:
         return "lstm"
     return "linear" if federation.train.y.dtype.kind == "f" else "logistic"
-
-
-def _count_classes(federation: Federation) -> int:
-    y = federation.train.y
-    is_whole = y.dtype.kind in "iub"
-    require(is_whole, "the data's labels", str(y.dtype), "whole numbers: classes", 'Use "linear".')
-    return max(2, int(max(y.max(), federation.test.y.max())) + 1)
 
 
 def build_method(
@@ -197,16 +239,22 @@ def build_method(
 
 def _build_setting(name: str, value: Any, default: Any, method: str = "") -> Any:
     if name == "aggregate":
-        return _build_from_table(value, "name", AGGREGATORS, name)
+        example = '{ name = "trimmed-mean", trim = 0.2 }'
+        return _build_from_table(value, "name", AGGREGATORS, name, example)
     if isinstance(value, Mapping) and "schedule" in value:
-        return _build_from_table(value, "schedule", SCHEDULES, name)
-    if name == "parts" and "layers" in method:
+        example = '{ schedule = "linear", first = 1, last = 0, rounds = 50 }'
+        return _build_from_table(value, "schedule", SCHEDULES, name, example)
+    if name == "parts" and method == "layers":
         return _build_layers(value)
     if name == "parts":
         ok = isinstance(value, Mapping) and len(value) > 0
-        example = '{ "*" = { psi = "l2", delta = 0.1 } }, with one pattern per part'
+        part_example = '{ psi = "l2", delta = 0.1 }'
+        example = f'{{ "*" = {part_example} }}, with one pattern per part'
         require(ok, name, repr(value), example)
-        return {k: _build_from_table(part, "psi", PSIS, "parts") for k, part in value.items()}
+        return {
+            k: _build_from_table(part, "psi", PSIS, "parts", part_example)
+            for k, part in value.items()
+        }
     is_list = isinstance(value, list)
     ok = not isinstance(value, Mapping) and is_list == isinstance(default, tuple)
     texts = isinstance(default, tuple) and any(isinstance(entry, str) for entry in default)
@@ -218,7 +266,7 @@ def _build_setting(name: str, value: Any, default: Any, method: str = "") -> Any
 
 
 def _build_layers(value: Any) -> dict[str, Layer]:
-    """Return the layers of a table from patterns to settings, such as { "head/*" = { private = true } }."""
+    """Return the layers of a table from patterns to settings, e.g. { "*" = { lam = 1 } }."""
     ok = isinstance(value, Mapping) and len(value) > 0
     ok = ok and all(isinstance(part, Mapping) for part in value.values())
     example = 'a table such as { "head/*" = { private = true }, "*" = { psi = "anchor", lam = 1 } }'
@@ -233,17 +281,18 @@ def _build_layer(table: dict[str, Any]) -> Layer:
     }
     rest = {name: value for name, value in table.items() if name not in own}
     if rest:
-        settings["psi"] = _build_from_table(rest, "psi", PSIS, "parts")
+        example = '{ psi = "l2", delta = 0.1, sigma = 1 }'
+        settings["psi"] = _build_from_table(rest, "psi", PSIS, "parts", example)
     return Layer(**settings)
 
 
 def _build_from_table(
-    table: Any, key: str, choices: Mapping[str, Callable[..., Any]], what: str
+    table: Any, key: str, choices: Mapping[str, Callable[..., Any]], what: str, example: str
 ) -> Any:
     """Build the object that a table names under ``key``; the other keys are its settings."""
     ok = isinstance(table, Mapping) and isinstance(table.get(key), str)
-    example = f'a table with {key} and settings, e.g. {{ {key} = "{next(iter(choices))}" }}'
-    require(ok, what, repr(table), example, f"Known: {', '.join(choices)}.")
+    allowed = f"a table with {key} and settings, e.g. {example}"
+    require(ok, what, repr(table), allowed, f"Known: {', '.join(choices)}.")
     make = lookup(table[key], choices, f"{what}'s {key}")
     return _call_checked(make, {k: v for k, v in table.items() if k != key}, table[key])
 
@@ -254,8 +303,10 @@ def _call_checked(make: Callable[..., Any], settings: Mapping[str, Any], name: s
     for setting in settings:
         require(setting in allowed, f"setting of {name}", setting, _one_of(allowed))
     missing = [k for k, p in allowed.items() if p.default is p.empty and k not in settings]
-    got = ", ".join(settings) or "none"
-    require(not missing, f"settings of {name}", got, f"given with {', '.join(missing)}")
+    if missing:
+        got = f"only {', '.join(settings)}" if settings else "none"
+        names = " and ".join(", ".join(missing).rsplit(", ", 1))
+        raise SettingError(f"settings of {name} must include {names}, got {got}.")
     return make(**settings)
 
 

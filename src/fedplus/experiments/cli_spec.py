@@ -82,7 +82,8 @@ def _data_table(target: str) -> dict[str, Any]:
     if target not in SETS:
         advice = suggest(target, SETS) or "fedplus data list shows the data sets."
         raise SettingError(
-            f"{target!r} must be a data set or an existing folder, got neither. {advice}"
+            f"{target!r} must be a data set, an existing folder or a TOML file, "
+            f"got none of these. {advice}"
         )
     return {"name": target}
 
@@ -132,8 +133,8 @@ def _setting_names(content: Mapping[str, Any], table: str) -> set[str]:
     if table == "model":
         model = content.get("model", {}).get("name", "auto")
         if model in MODELS:
-            return set(MODELS[model][1])
-        return {name for _, settings in MODELS.values() for name in settings}
+            return set(MODELS[model].settings)
+        return {name for entry in MODELS.values() for name in entry.settings}
     return set(Train.model_fields) if table == "train" else set()
 
 

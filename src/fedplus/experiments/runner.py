@@ -28,6 +28,7 @@ from fedplus.experiments.build import (
     build_method,
     build_model,
     default_model,
+    require_known_model,
     simulate_arguments,
 )
 from fedplus.experiments.compilation_cache import limit_compiled_programs
@@ -75,6 +76,7 @@ def prepare(spec: Spec, seed: int, source: TomlSource = TomlSource()) -> Prepare
     Raises:
         SettingError: A setting is not valid. The message names the file and the line.
     """
+    require_known_model(spec.model, source)
     federation = build_federation(spec.for_run(0, seed).data, source)
     model = build_model(spec.model, federation, source)
     methods = [build_method(method, model, source, i) for i, method in enumerate(spec.methods)]
@@ -102,7 +104,7 @@ def run_paths(spec: Spec, folder: Path) -> dict[tuple[int, int], Path]:
     """Return the run folder of each (index of the method, seed).
 
     An experiment with one method and one seed is one run and uses ``folder`` itself. Otherwise each
-    run gets a sub-folder ``METHOD-SEED``.
+    run gets a sub-folder ``LABEL-SEED``; ``slug`` makes the label suitable for a file name.
     """
     if len(spec.methods) == len(spec.seeds) == 1:
         return {(0, spec.seeds[0]): folder}
@@ -293,12 +295,12 @@ def _train_locally(prepared: PreparedRun, spec: Spec, on_progress: Progress | No
         run = simulate(
             presets.local_sgd(eta=eta), prepared.federation, prepared.model,
             **arguments | overrides, seed=spec.seeds[0],
-            progress="each party alone" if on_progress is None else False,
+            progress="local SGD" if on_progress is None else False,
         )  # fmt: skip
     except DivergedError:
         warnings.warn(
-            f"Training each party alone diverges with eta = {eta:g}, so the local reference is "
-            "missing. Set reference.eta lower.",
+            f"Local SGD, which trains each party alone, diverges with eta = {eta:g}, so the report has "
+            "no scores of it. Set reference.eta lower.",
             stacklevel=2,
         )
         return None

@@ -64,7 +64,8 @@ class Data(_OpenTable):
 class Model(_OpenTable):
     """A built-in model; other keys are its settings, such as ``hidden``."""
 
-    name: Literal["auto", "linear", "logistic", "mlp", "cnn", "lstm", "eiie"] = "auto"
+    name: str = "auto"
+    """A name in ``build.MODELS``, which checks it."""
 
 
 class Method(_OpenTable):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedplus.experiments.files import timestamp, write_json
 from fedplus.experiments.run_folder import FORMAT, STATUS
+from fedplus.experiments.run_folder_files import timestamp, write_json
 
 
 class Status:

@@ -32,7 +32,7 @@ class Tracker(Protocol):
         """Log a line of ``rounds.jsonl``. A resumed run sends its earlier lines again first."""
 
     def finish(self, state: str) -> None:
-        """Stop logging; ``state`` is "finished" or "failed"."""
+        """Stop logging; ``state`` is that of ``status.json``: "finished", "stopped" or "failed"."""
 
 
 def line_scalars(line: dict[str, Any]) -> dict[str, float]:
@@ -116,7 +116,8 @@ class MLflow:
 
     def finish(self, state: str) -> None:
         """Set the final status of the MLflow run."""
-        self._client.set_terminated(self._run_id, "FINISHED" if state == "finished" else "FAILED")
+        statuses = {"finished": "FINISHED", "stopped": "KILLED"}
+        self._client.set_terminated(self._run_id, statuses.get(state, "FAILED"))
 
 
 TRACKERS: dict[str, Callable[[Path, Spec], Tracker]] = {
@@ -148,6 +149,9 @@ def run_trackers(names: Sequence[str], folder: Path, spec: Spec) -> Iterator[lis
     try:
         yield trackers
         state = "finished"
+    except KeyboardInterrupt:
+        state = "stopped"
+        raise
     finally:
         for tracker in trackers:
             tracker.finish(state)

@@ -11,9 +11,8 @@ import numpy as np
 
 from fedplus._types import Host
 from fedplus.data.federation import Federation
-from fedplus.experiments.constant_answer import constant_answer_warning
+from fedplus.experiments.constant_answer_warning import constant_answer_warning
 from fedplus.experiments.environment import describe_environment
-from fedplus.experiments.files import append_round, truncate_rounds, write_json
 from fedplus.experiments.round_lines import json_numbers, round_line
 from fedplus.experiments.run_folder import (
     ENV,
@@ -25,6 +24,7 @@ from fedplus.experiments.run_folder import (
     RunFolder,
     party_file_name,
 )  # fmt: skip
+from fedplus.experiments.run_folder_files import append_round, truncate_rounds, write_json
 from fedplus.experiments.spec import Spec, to_toml
 from fedplus.experiments.status import Status
 from fedplus.files import make_folder, write_atomically, write_folder_atomically

@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fedplus.flower.default_state_folder import state_folder
 from fedplus.flower.party import Party
-from fedplus.flower.restore import state_folder
 
 if TYPE_CHECKING:
     from fedplus.flower.in_process_grid import InProcessGrid

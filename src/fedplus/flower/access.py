@@ -24,7 +24,10 @@ FLEET = "/v1/fleet/"
 TCP, TCP6 = Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6")
 ESTABLISHED = b"01"
 ATTEMPTS = 5
-"""Readings of the kernel's tables: it returns a table page by page, so one reading may miss a row."""
+"""The number of times that the kernel's tables are read.
+
+The kernel returns a table page by page, so one reading may miss a row.
+"""
 
 Address = tuple[str, int]
 
@@ -38,7 +41,7 @@ def restrict_to_owner() -> None:
     """
     require(
         can_identify_users(), "the operating system", sys.platform, "Linux with /proc",
-        "Elsewhere any local user could start code; --allow-any-user accepts that.",
+        "On other systems every user of this machine could run code; --allow-any-user allows this.",
     )  # fmt: skip
     load = getattr(uvicorn.Config, "load", None)
     require(

@@ -96,7 +96,10 @@ def _certificate(
     subject: str, key: ec.EllipticCurvePrivateKey, issuer: str, issuer_id: x509.SubjectKeyIdentifier,
     days: int,
 ) -> x509.CertificateBuilder:  # fmt: skip
-    """Return a certificate with the parts that both have: names, key, validity, key identifiers."""
+    """Return a certificate with names, key, validity and key identifiers.
+
+    The certificates of the authority and of the server both have these parts.
+    """
     now = datetime.datetime.now(datetime.UTC)
     own_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     signer_id = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer_id)

@@ -28,8 +28,11 @@ def superlink() -> None:
     with _ExitOnSettingError(parser):
         _require_supported_flower()
         for name in (FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_GRPC_FLEET_API):
-            value = os.environ.get(name)
-            require(value is None, name, value, "unset", "It opens another port.")
+            if name in os.environ:
+                raise SettingError(
+                    f"Remove the environment variable {name}: it opens another port, which is not "
+                    "protected."
+                )
         _restrict_access(options)
     from flwr.superlink.cli import flower_superlink
 
@@ -46,7 +49,7 @@ def supernode() -> None:
     options, flower_options = parser.parse_known_args()
     with _ExitOnSettingError(parser):
         _require_supported_flower()
-        from fedplus.flower.pinning import pin_apps
+        from fedplus.flower.app_pinning import pin_apps
 
         pin_apps(options.app_hash)
         _restrict_access(options)

@@ -15,6 +15,7 @@ from flwr.common.constant import PUBLIC_KEY_ALREADY_IN_USE_MESSAGE
 
 from fedplus.files import PRIVATE, make_folder
 from fedplus.flower.access import can_identify_users
+from fedplus.flower.app_pinning import app_hash
 from fedplus.flower.certificates import (
     AUTHORITY,
     CERTIFICATE,
@@ -23,7 +24,6 @@ from fedplus.flower.certificates import (
     write_certificates,
     write_key,
 )  # fmt: skip
-from fedplus.flower.pinning import app_hash
 from fedplus.flower.processes import HOST, descendants, free_port, is_listening, kill, terminate
 
 CONNECTION = "here"

@@ -83,7 +83,7 @@ def rule_from_message(config: Mapping[str, Any], layout: Layout) -> LocalRule:
     """
     settings = {name: config.get(f"{PREFIX}{name}") for name in (*SETTINGS, PSI)}
     require(
-        settings[PSI] is not None, "the server's message", "none with ψ", "one with ψ",
+        settings[PSI] is not None, "ψ", "a message without ψ", "in the server's message",
         "If you wrote ψ yourself, give the party the server's method: Party(..., method=...).",
     )  # fmt: skip
     require_number(settings["eta"], "the server's η", above=0)

@@ -15,6 +15,7 @@ from fedplus._types import Host
 from fedplus.check import require, require_integer, require_number
 from fedplus.experiments.lock import PartyLock
 from fedplus.files import make_folder
+from fedplus.flower.default_state_folder import state_folder
 from fedplus.flower.local_rule import rule_from_message, rule_from_method
 from fedplus.flower.records import (
     ARRAYS,
@@ -30,7 +31,7 @@ from fedplus.flower.records import (
     short_identity,
     to_record,
 )  # fmt: skip
-from fedplus.flower.restore import latest_intact_checkpoint, state_folder
+from fedplus.flower.restore import latest_intact_checkpoint
 
 MODEL, EXTRA_PREFIX = "w", "extra/"
 """Names of the arrays in a party's checkpoint."""

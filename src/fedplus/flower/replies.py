@@ -13,15 +13,15 @@ from fedplus._types import Host
 from fedplus.flower.records import ARRAYS, CONFIG, DTYPE, METRICS, SECRET, Shapes, hash_secret
 
 MAX_HEADER = 1024
-"""Bytes that an array may have in addition to its entries."""
+"""The largest number of bytes that an array may have in addition to its entries."""
 MAX_REASON = 200
-"""Characters of a reason, which may quote text that a party sent."""
+"""The largest number of characters of a reason, which may quote text that a party sent."""
 MAX_METRIC = 1e15
 """The largest absolute value of a metric; larger ones, NaN and Inf make an average meaningless."""
 MAX_METRICS, MAX_NAME = 100, 100
-"""Metrics per reply, and characters per name of a metric."""
+"""The largest number of metrics in a reply, and of characters in the name of a metric."""
 MAX_DROPPED = 1000
-"""Dropped replies that are kept in memory; the log has all of them."""
+"""The largest number of dropped replies that stay in memory; the log has all of them."""
 ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # Colours, cursor movements.
     r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # Titles, links, device control.

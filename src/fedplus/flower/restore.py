@@ -1,13 +1,12 @@
-"""The state folder of a server or party, and the newest checkpoint that can still be read."""
+"""Finds the checkpoint from which a server or a party restores its state."""
 
-import os
 from logging import WARNING
 from pathlib import Path
 
 from flwr.common import log
 
 from fedplus._checkpoint_file import Checkpoint, list_checkpoints, load, round_of_file
-from fedplus.check import SettingError, require
+from fedplus.check import SettingError
 
 
 def latest_intact_checkpoint(folder: Path, before: int | None = None) -> Checkpoint | None:
@@ -31,14 +30,10 @@ def latest_intact_checkpoint(folder: Path, before: int | None = None) -> Checkpo
             return load(path)
         except SettingError as error:
             log(WARNING, "%s", error)
-    require(
-        not paths, "folder", f"{folder} with {len(paths)} that cannot be read",
-        "one with an intact checkpoint", "Restore it from a backup, or move it away to start anew.",
-    )  # fmt: skip
+    if paths:
+        which = "The checkpoint" if len(paths) == 1 else f"None of the {len(paths)} checkpoints"
+        raise SettingError(
+            f"{which} in {folder} {'cannot' if len(paths) == 1 else 'can'} be read. "
+            "Restore one from a backup, or move the folder away to start again."
+        )
     return None
-
-
-def state_folder() -> Path:
-    """Return the folder for the models of this machine: $FEDPLUS_STATE or ~/.local/state/fedplus."""
-    folder = os.environ.get("FEDPLUS_STATE")
-    return Path(folder) if folder else Path.home() / ".local" / "state" / "fedplus"

@@ -15,9 +15,9 @@ from flwr.common import log
 
 from fedplus._types import Host
 from fedplus.check import SettingError
-from fedplus.experiments.files import append_round, truncate_rounds, write_json
 from fedplus.experiments.round_lines import json_numbers, summarise_scores
 from fedplus.experiments.run_folder import PARTIES, ROUNDS, RunFolder
+from fedplus.experiments.run_folder_files import append_round, truncate_rounds, write_json
 from fedplus.experiments.status import Status
 from fedplus.files import make_folder
 from fedplus.flower.replies import Reply

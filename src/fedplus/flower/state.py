@@ -105,8 +105,7 @@ class ServerState:
                 "the run configuration."
             )
             raise SettingError(
-                "folder must be of a federation with the same settings, got "
-                f"{folder.parent}: {listed}. "
+                f"{folder.parent} belongs to a federation with other settings: {listed}. "
                 "Restore the settings, or choose another folder for a new federation. "
                 f"{advice if is_possible else 'Another model needs another folder.'}"
             )

@@ -79,7 +79,10 @@ class FedPlus(Strategy):
         forget: Iterable[int | str] = (), score: tuple[str, str] = ("accuracy", "higher"),
         allow_changes: bool = False,
     ) -> None:  # fmt: skip
-        require(isinstance(method, algorithm.FedPlus), "method", type(method).__name__, "a FedPlus")
+        require(
+            isinstance(method, algorithm.FedPlus), "method", type(method).__name__,
+            "a method of the paper's Algorithm 1, such as presets.fedgeomed_plus(...)",
+        )  # fmt: skip
         require_integer("rounds", rounds)
         require_integer("least", least)
         if cohort is not None:

@@ -40,7 +40,10 @@ class Blocks(AbstractPsi):
         for pattern, part in self.parts.items():
             is_psi = isinstance(part, AbstractPsi)
             require(
-                is_psi, f"Blocks.parts[{pattern!r}]", repr(part), "a regulariser ψ", "E.g. L1(0.1)."
+                is_psi,
+                f"Blocks.parts[{pattern!r}]",
+                repr(part),
+                "a regulariser ψ from fedplus.psi, e.g. L2(0.1)",
             )
         # The order decides, and JAX sorts the keys of a plain dict.
         object.__setattr__(self, "parts", OrderedDict(self.parts))

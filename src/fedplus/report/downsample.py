@@ -5,13 +5,16 @@ import numpy as np
 from fedplus.report.run_data import Host
 
 MAX_LINE_POINTS = 4_000
-"""Points of all lines of a chart together."""
+"""The largest number of points of all lines of a chart together."""
 MAX_CELLS = 60_000
-"""Cells (party and round) of all heat maps together, and points of all parties' lines together."""
+"""The largest number of cells (one per party and round) of all heat maps together.
+
+It is also the largest number of points of all parties' lines together.
+"""
 MAX_PARTIES = 200
-"""Rows of a heat map."""
+"""The largest number of rows of a heat map."""
 MAX_COLUMNS = 100
-"""Evaluated rounds in a chart with values for each party."""
+"""The largest number of evaluated rounds in a chart with values for each party."""
 
 
 def even_indices(n: int, most: int) -> Host:

@@ -10,11 +10,12 @@ from fedplus.report.formatting import Score, count_of, round_for_json
 from fedplus.report.groups import Group, mean_over_seeds
 from fedplus.report.party_charts import Section, chart_option, chart_section, party_name, seeds_text
 from fedplus.report.run_data import Host
+from fedplus.report.tables import LOCAL
 
 MAX_DUMBBELLS = 60
-"""Parties in the dumbbell chart."""
+"""The largest number of parties in the dumbbell chart."""
 MAX_DOTS = 200
-"""Dots of a box plot."""
+"""The largest number of dots of a box plot."""
 
 
 def gains_section(groups: Sequence[Group], score: Score, best: str) -> Section | None:
@@ -28,7 +29,7 @@ def gains_section(groups: Sequence[Group], score: Score, best: str) -> Section |
         global_ = mean_over_seeds([run.global_scores[-1] for run in runs])
         local = find_local_scores(group, groups)
         baseline, baseline_name = (
-            (local, "training alone") if np.isfinite(local).any() else (global_, "the global model")
+            (local, LOCAL) if np.isfinite(local).any() else (global_, "the global model")
         )
         gain = score.sign * (personal - baseline)
         order = np.argsort(gain, kind="stable")
@@ -39,7 +40,7 @@ def gains_section(groups: Sequence[Group], score: Score, best: str) -> Section |
         finding = _describe_gains(group, names, gain, order, baseline_name, score)
         if shown.size < order.size:
             finding += f" Shown are the {MAX_DUMBBELLS // 2} parties at either end."
-        scores = {"personal": personal, "global": global_, "alone": local}
+        scores = {"personal": personal, "global": global_, "local": local}
         scores = {key: values for key, values in scores.items() if np.isfinite(values).any()}
         dots = {
             "kind": "dumbbell",
@@ -48,10 +49,14 @@ def gains_section(groups: Sequence[Group], score: Score, best: str) -> Section |
             "outliers": [name for name in names[shown] if name in runs[0].outliers],
             "gains": round_for_json(score.factor * gain[shown]),
             "values": {k: round_for_json(score.factor * values[shown]) for k, values in scores.items()},
-            "from": "alone" if "alone" in scores else "global",
+            "from": "local" if "local" in scores else "global",
             "alt_text": f"Each party's personal score, and its score with {baseline_name}. {finding}",
         }  # fmt: skip
-        medians = [f"{k}: median {score.text(float(np.nanmedian(v)))}" for k, v in scores.items()]
+        headings = [LOCAL if key == "local" else key for key in scores]
+        medians = [
+            f"{heading}: median {score.text(float(np.nanmedian(values)))}"
+            for heading, values in zip(headings, scores.values(), strict=True)
+        ]
         boxes = {
             "kind": "spread", "log": score.needs_log_axis(*scores.values()), "unit": score.axis,
             "boxes": [_box_plot(key, score.factor * values) for key, values in scores.items()],
@@ -65,7 +70,7 @@ def gains_section(groups: Sequence[Group], score: Score, best: str) -> Section |
             ]
             for i in shown
         ]
-        table = {"head": ["party", *scores, f"against {baseline_name}"], "rows": rows}
+        table = {"head": ["party", *headings, f"against {baseline_name}"], "rows": rows}
         options.append({**chart_option(group, finding, [dots, boxes]), "table": table})
     return chart_section("gains", "Who gains, who loses", options, best,
                     "Whiskers: 5 to 95 % of the parties. " + seeds_text(evaluated))  # fmt: skip

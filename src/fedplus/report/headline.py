@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedplus.experiments.constant_answer import ANSWER_NAMES
+from fedplus.experiments.constant_answer_warning import ANSWER_NAMES
 from fedplus.report.formatting import Score, capitalised, count_of, join_names
 from fedplus.report.groups import Group
 from fedplus.report.run_data import mean_or_nan
 from fedplus.report.table_formats import p_text
 from fedplus.report.tables import (
     LEVEL,
+    LOCAL,
     Row,
     compare_groups,
     holm_correction,
@@ -76,7 +77,7 @@ def _alternatives(top: Group, groups: Sequence[Group], score: Score) -> Iterator
         rows = [method_row(group, score) for group in local] or reference_row(
             "", groups, score, lambda run: run.local_scores
         )
-        yield from (_Alternative(f"training alone {{verb}} {label}", row) for row in rows[:1])
+        yield from (_Alternative(f"{LOCAL} {{verb}} {label}", row) for row in rows[:1])
     constant = ANSWER_NAMES.get(score.name, "same answer to everything")
     rows = reference_row("", groups, score, lambda run: run.constant_scores)
     yield from (_Alternative(f"the {constant} {{verb}} {label}", row) for row in rows)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedplus.check import require
 from fedplus.experiments.run_folder import RunFolder
-from fedplus.report import certificates, gains, party_charts, round_charts, summary
+from fedplus.report import gains, party_charts, round_charts, summary, theory_sections
 from fedplus.report.formatting import Score, count_of, join_names
 from fedplus.report.groups import Group, group_runs, score_of
 from fedplus.report.headline import best_group
@@ -43,8 +43,8 @@ def report_data(
         round_charts.weight_change_section(groups),
         round_charts.lambda_path_section(groups, score),
         party_charts.personal_norm_section(groups, best),
-        certificates.convergence_section(groups),
-        certificates.theorem_1_section(groups),
+        theory_sections.convergence_section(groups),
+        theory_sections.theorem_1_section(groups),
     ]
     return {
         "title": title or _title(groups),

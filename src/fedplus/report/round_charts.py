@@ -1,4 +1,7 @@
-"""Sections with one curve per method: learning curves, weight change at aggregation, λ-path."""
+"""Sections with one curve per method: learning curves, weight change at aggregation, λ-path.
+
+The λ-path consists of the models (1 − λ)w_k + λw̃, from a party's own (λ = 0) to the global one.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus.experiments.constant_answer import constant_answer_warning
+from fedplus.experiments.constant_answer_warning import constant_answer_warning
 from fedplus.report.formatting import Score, count_of
 from fedplus.report.groups import Group
 from fedplus.report.headline import headline
@@ -99,8 +99,8 @@ def stand_in_note(groups: Sequence[Group]) -> str:
     """Return a note on data sets that are synthetic stand-ins for real ones, or ""."""
     stand_ins = {g.data: run.stand_in_for for g in groups for run in g.runs if run.stand_in_for}
     return " ".join(
-        f"The data {data} is a stand-in for {real}, made because the real files are not available: "
-        "its scores say nothing about those of the real data."
+        f"The data {data} is a stand-in for {real}, whose files may not be available: the scores are "
+        "not comparable with those on the real data."
         for data, real in stand_ins.items()
     )
 

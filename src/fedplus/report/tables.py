@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedplus.experiments.constant_answer import ANSWER_NAMES
+from fedplus.experiments.constant_answer_warning import ANSWER_NAMES
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.report.formatting import Score
 from fedplus.report.groups import Group, group_runs, score_of
 from fedplus.report.run_data import Host, RunData, mean_or_nan, read_run_data, worst_or_nan
 
-LOCAL, GLOBAL = "local only", "its global model"
+LOCAL, GLOBAL = "local SGD", "its global model"
 LEVEL = 0.05
 """Significance level of the tests."""
 MIN_SEEDS = 3

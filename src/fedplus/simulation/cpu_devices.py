@@ -82,7 +82,7 @@ def make_cpu_mesh(cores: int | Literal["auto"], cohort: int) -> Mesh | None:
 
 
 def fewest_devices(parties: int, most: int) -> int:
-    """Return the least number of devices, of ``most``, for which the largest share stays the same.
+    """Return the smallest number of devices with which no device has more parties than with ``most``.
 
     >>> fewest_devices(10, 8)  # With eight devices, too, the largest share is two parties.
     5

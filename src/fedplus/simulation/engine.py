@@ -34,7 +34,7 @@ MAX_ROUNDS_PER_CALL = 256
 STANDARD_ERRORS, MULTIPLE = 3.0, 5.0
 """The rise of a loss that counts as divergence."""
 LARGE_COHORT = 2**20
-"""Entries of a cohort's models from which it is worth saving the memory of another such matrix."""
+"""The number of entries of a cohort's models from which the program avoids a second copy of them."""
 EACH_BY_NAME: dict[str, Each] = {"vmap": jax.vmap, "map": map_sequentially}
 """The ways to map a function over the cohort, by the ``each`` argument of ``simulate``."""
 
@@ -134,9 +134,9 @@ def make_divergence_test(
 ) -> Callable[[Vector, Vector, Any], Array]:
     """Return the test whether local steps made a model worse, ``Work.has_worsened``.
 
-    On the first minibatch of the round, the loss must have risen above that of the model before the steps
-    and above that of the untrained model, each by ``STANDARD_ERRORS`` of the mean difference or to more
-    than ``MULTIPLE`` times its size.
+    On the first minibatch of the round, the loss must have risen above that of the model before the
+    steps and above that of the untrained model, each by ``STANDARD_ERRORS`` of the mean difference or
+    to more than ``MULTIPLE`` times its size.
     """
     unravel = unravel_function(model)
 

@@ -47,7 +47,9 @@ def _adapt(
 ) -> Matrix:
     """Return the models after adaptation; a party whose steps diverge keeps its model."""
     words = jax.random.bits(key, data.size.shape)
-    batches = minibatches(words, data.start, data.size, plan.batch_size, max_steps=algorithm.adaptation_steps)
+    batches = minibatches(
+        words, data.start, data.size, plan.batch_size, max_steps=algorithm.adaptation_steps
+    )
     each = EACH_BY_NAME[plan.each]
     adapted = algorithm.adapt(models, batches, make_gradient(plan.model, data), each)
     finite = jnp.isfinite(adapted @ jnp.ones(adapted.shape[1], adapted.dtype))

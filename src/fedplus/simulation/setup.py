@@ -200,9 +200,10 @@ def rows_per_page(cohort: int, parties: int) -> int:
 def _require_pageable(algorithms: Sequence[Any], seeds: Sequence[int], one_device: bool) -> None:
     method = algorithms[0]
     require(
-        getattr(method, "over", None) == "active", "store", f"{type(method).__name__} over all parties",
-        'used with a method that aggregates the active parties only (over="active")',
-        "Aggregating all parties would read the whole file every round.",
+        getattr(method, "over", None) == "active", "store",
+        type(method).__name__ + ('(..., over="all")' if hasattr(method, "over") else ""),
+        'used with FedPlus(..., over="active"), e.g. presets.fedavg(...)',
+        "Other methods would read the models of all parties in every round.",
     )  # fmt: skip
     is_single = len(algorithms) == len(seeds) == 1 and one_device
     require(is_single, "store", "several runs or devices", "used for one run on one device")
@@ -235,8 +236,8 @@ def _make_effort(steps: Any, epochs: Any, size: Host, batch_size: int) -> Effort
     """Return the local work of each party, from ``steps`` or ``epochs``."""
     n = len(size)
     require(
-        (steps is None) != (epochs is None), "steps and epochs", f"{steps} and {epochs}",
-        "one number and one None", "Either says how long a party trains in a round.",
+        (steps is None) != (epochs is None), "steps or epochs", "neither" if steps is None else "both",
+        "given, and only one of them", "Each of them says how long a party trains in a round.",
     )  # fmt: skip
     name, value = ("steps", steps) if epochs is None else ("epochs", epochs)
     require_number(value, name, above=0)

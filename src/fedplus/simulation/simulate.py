@@ -24,7 +24,6 @@ from fedplus.simulation.engine import MAX_ROUNDS_PER_CALL, run_rounds
 from fedplus.simulation.evaluated_models import EvaluatedModels
 from fedplus.simulation.faults import Fault
 from fedplus.simulation.interrupt import catch_interrupt
-from fedplus.simulation.memory import compile_and_trim, trim_if_slow
 from fedplus.simulation.mesh import to_host
 from fedplus.simulation.paging import open_paging
 from fedplus.simulation.progress import progress_bar
@@ -33,6 +32,7 @@ from fedplus.simulation.round_statistics import RoundStatistics
 from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers
 from fedplus.simulation.setup import Setup, set_up
+from fedplus.simulation.trim_heap import compile_and_trim, trim_if_slow
 from fedplus.work import RETRIES, RETRY_SCALE
 
 SECONDS_PER_CALL = 0.5
@@ -95,8 +95,8 @@ def simulate(
         mesh: Devices that share the work, on one machine or (with ``jax.distributed``) on several.
         cores: The number of CPU cores that share the parties of a round. "auto": all cores, if JAX is
             not initialised yet. The number changes results by rounding errors only.
-        store: A folder for the parties' models if they do not fit into memory; for methods that
-            aggregate the active parties only (``over="active"``).
+        store: A folder for the parties' models if they do not fit into memory. It works only with
+            ``FedPlus(..., over="active")``, e.g. ``presets.fedavg(...)``, not with the baselines.
         checkpoint: A folder for checkpoints.
         checkpoint_every: The number of rounds between two checkpoints; by default there is about one a
             minute.
@@ -136,9 +136,9 @@ def sweep(
 
     The methods must differ in numbers only (δ, σ, η): one preset with several settings. If the local
     steps of all parties of a round diverge, ``diverged="raise"`` raises a ``DivergedError``, and
-    ``diverged="count"`` continues without their steps. ``figures["diverged"]`` counts both these and the
-    steps of single parties that diverged and were repeated. ``observe`` is called
-    with the index of the run and the new evaluation. The other arguments are those of ``simulate``.
+    ``diverged="count"`` continues without their steps. ``figures["diverged"]`` counts how often steps
+    diverged and were repeated. ``observe`` is called with the index of the run and the new evaluation.
+    The other arguments are those of ``simulate``.
 
     Returns:
         One run per method and seed: all seeds of the first method, then those of the second, ...
@@ -243,9 +243,9 @@ def _require_progress(
     hint = f" The last good checkpoint is {checkpoint}." if checkpoint else ""
     raise DivergedError(
         f"In round {begin + first + 1} the local steps of all active parties diverged, even with "
-        f"{1 / RETRY_SCALE**RETRIES:g} times smaller gradients: {name_parties(setup, parties)}. The usual "
-        "cause is a learning rate that is too high for the data: try a tenth of eta, or scale the "
-        f"inputs.{hint}"
+        f"{1 / RETRY_SCALE**RETRIES:g} times smaller gradients: {name_parties(setup, parties)}. The "
+        "usual cause is a learning rate that is too high for the data: try a tenth of eta, or scale "
+        f"the inputs.{hint}"
     )
 
 

@@ -18,7 +18,7 @@ from fedplus.models import Model
 from fedplus.simulation.simulate import sweep
 
 MAX_LANES = 16
-"""The most runs in one program."""
+"""The largest number of runs in one program."""
 
 
 class Trial(NamedTuple):
@@ -65,7 +65,9 @@ def tune(
 ) -> TuningResult:  # fmt: skip
     """Run a method with several settings and choose the best by the validation score.
 
-    Candidates that differ in numbers only run as one program. Test samples are not used.
+    Candidates run as one program if they differ in numbers only: in the values of settings such as η,
+    σ and δ, but not in ψ, the aggregator or other settings that are no numbers. Test samples are not
+    used.
 
     Args:
         make: Returns the method for given settings: a preset, or a class such as ``baselines.Ditto``.

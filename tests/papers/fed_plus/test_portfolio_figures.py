@@ -26,9 +26,9 @@ def options(tmp_path_factory):
     found = StudyOptions(tmp_path_factory.mktemp("paper") / "figure1", seeds=(0, 1), quick=True)
 
     def study_specs(options):
-        whole = load_spec("failure-long", portfolio_runs.QUICK, options.seeds)
+        whole = load_spec("portfolio-long", portfolio_runs.QUICK, options.seeds)
         methods = [one for one in whole.methods if one.name in ("local", "fedavg")]
-        return {"failure-long": whole.model_copy(update={"methods": methods})}
+        return {"portfolio-long": whole.model_copy(update={"methods": methods})}
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(portfolio, "load_source", lambda sources: (tickers, prices))

@@ -16,7 +16,8 @@ from papers.fed_plus.specs import (
     spec_path,
 )
 
-from fedplus.experiments.build import build_method, build_model
+from fedplus.data import SETS
+from fedplus.experiments.build import MODELS, build_method, build_model
 from fedplus.experiments.runner import prepare
 from fedplus.experiments.toml_source import TomlSource
 from fedplus.methods import METHODS
@@ -65,6 +66,8 @@ def test_table_2_is_trained_as_stated(name):
     data = spec.data.settings
     assert data["test_share"] == 0.5
     assert data["parties"] == (50 if name.endswith("n50") else 10)
+    if kind == "mnist":
+        assert data["outliers"] == (0.2 if name.endswith("n50") else 0.1)
     assert data.get("samples") == (60_000 if kind == "mnist" else 100)
     assert spec.model.name == ("logistic" if kind == "mnist" else "linear")
     settings_by_method = {method.name: method.settings for method in spec.methods}
@@ -96,7 +99,7 @@ def test_published_toml_has_the_same_settings(name):
     assert best.settings == stated
 
 
-OF_FILES = ("mnist", "failure", "silos", "sent140", "sensitivity")  # Their data may not be here.
+OF_FILES = ("mnist", "portfolio", "silos", "sent140", "sensitivity")  # Their data may not be here.
 
 
 @pytest.mark.parametrize(
@@ -169,7 +172,7 @@ def test_data_sweeps_vary_settings_of_the_data():
     for sweep, (setting, values) in DATA_SWEEPS.items():
         table, _, key = setting.partition(".")
         assert table == "data"
-        assert key in load_spec(f"sensitivity-{sweep}").data.settings | {"outliers": None}
+        assert key in load_spec(f"sensitivity-{sweep}").data.settings
         assert len(values) > 2
 
 
@@ -189,6 +192,19 @@ def test_specifications_state_how_they_are_trained(name):
     assert len({"steps", "epochs"} & set(stated["train"])) == 1
     filled_in = load_spec(name).train.model_dump(include=set(SCHEDULE), exclude_none=True)
     assert filled_in == {key: stated["train"][key] for key in SCHEDULE if key in stated["train"]}
+
+
+@pytest.mark.parametrize("name", spec_names())
+def test_specifications_state_every_setting_of_data_model_and_methods(name):
+    """Other defaults of the library would not change an experiment."""
+    stated = tomllib.loads(spec_path(name).read_text(encoding="utf-8"))
+    data, model = stated["data"], stated["model"]
+    defaults = SETS[data["name"]].settings
+    assert {setting for setting, value in defaults.items() if value is not None} <= set(data)
+    assert set(MODELS[model["name"]].settings) <= set(model)
+    filled_in = load_spec(name).methods
+    for method, complete in zip(stated["methods"], filled_in, strict=True):
+        assert set(complete.settings) <= set(method), method["name"]
 
 
 @pytest.mark.parametrize("committed", sorted(path.name for path in RESULTS.glob("*.toml")))
@@ -211,9 +227,9 @@ SEEDS_OF = {
     "sensitivity": lambda row: f"sensitivity-{row['sweep']}",
     "silos": lambda row: f"silos-{row['data']}",
     "attacks": lambda row: "attacks",
-    "figure1": lambda row: f"failure-{row['setting']}",
-    "figure2": lambda row: f"failure-{row['setting']}",
-    "figure3": lambda row: f"failure-{row['setting']}",
+    "figure1": lambda row: f"portfolio-{row['setting']}",
+    "figure2": lambda row: f"portfolio-{row['setting']}",
+    "figure3": lambda row: f"portfolio-{row['setting']}",
     "layers-negatives": lambda row: "layers-negatives",
     "layers-noise": lambda row: "layers-noise",
     "layers-sent140": lambda row: "layers-sent140",

@@ -36,7 +36,7 @@ def test_every_block_of_the_page_has_results():
 
 SECTIONS = {
     "Table 2": "table2-", "On what it depends": "sensitivity-", "Theorems 1 and 2": "theory",
-    "Figures 1 to 3": "failure-", "Figure 4": "figure4-", "Scaling": "figure4-",
+    "Figures 1 to 3": "portfolio-", "Figure 4": "figure4-", "Scaling": "figure4-",
     "A ψ for each layer": "layers-", "Attacks": "attacks", "Real silos": "silos-",
 }  # fmt: skip
 """Heading (its beginning) ↦ beginning of the names of the specifications that it is about."""

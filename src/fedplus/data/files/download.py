@@ -19,7 +19,7 @@ ATTEMPTS = 3
 PAUSE = 1.0
 """Seconds before the second attempt; twice that before the third."""
 TIMEOUT = 30.0
-"""Seconds without a byte."""
+"""The number of seconds without a new byte after which an attempt fails."""
 CHUNK = 1 << 16
 
 ShowProgress = Callable[[int, int | None], None]

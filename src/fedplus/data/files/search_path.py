@@ -1,10 +1,10 @@
 """The folders that are searched for data files."""
 
 import os
+import sys
 from pathlib import Path
 
 from fedplus.data.files.source import DataError
-from fedplus.extras import import_extra
 
 VARIABLE = "FEDPLUS_DATA"
 OFFLINE = "FEDPLUS_OFFLINE"
@@ -29,9 +29,17 @@ def user_folder() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Return the folder for downloads, in the user's cache folder."""
-    pooch = import_extra("pooch", "data", "the cache of data files")
-    return Path(pooch.os_cache("fedplus"))
+    """Return the folder for downloads and compiled programs, in the user's cache folder.
+
+    It is the folder that pooch would choose. It is computed here because pooch is an extra.
+    """
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+        return Path(local) / "fedplus" / "fedplus" / "Cache"
+    if chosen := os.environ.get("XDG_CACHE_HOME", "").strip():
+        return Path(chosen) / "fedplus"
+    usual = "Library/Caches" if sys.platform == "darwin" else ".cache"
+    return Path.home() / usual / "fedplus"
 
 
 def search_folders() -> list[Path]:

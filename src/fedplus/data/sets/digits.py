@@ -25,7 +25,7 @@ def _digits() -> tuple[Host, Host]:
 
 
 def robust(
-    *, seed: int, parties: int = 10, outliers: float | None = None, test_share: float = 0.5,
+    *, seed: int, parties: int = 10, outliers: float = 0.1, test_share: float = 0.5,
     validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
     """Build ``digits-robust``; see ``image_variants.robust``."""
@@ -36,7 +36,7 @@ def robust(
 
 
 def personal(
-    *, seed: int, parties: int = 10, outliers: float | None = None, scale: float = 1.0,
+    *, seed: int, parties: int = 10, outliers: float = 0.1, scale: float = 1.0,
     noisy_classes: int = 2, test_share: float = 0.5, validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
     """Build ``digits-personal``; see ``image_variants.personal``."""

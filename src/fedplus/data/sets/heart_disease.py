@@ -93,7 +93,10 @@ def make(*, seed: int, test_share: float = 0.2, validation_share: float = 0.0) -
 
 
 def _encode_inputs(table: Host) -> Host:
-    """Return numbers as they are, categories as 0 and 1, and a 0/1 input for each gappy measure."""
+    """Return the inputs: numbers as they are, and one input of 0 and 1 for each category.
+
+    Each measure with missing values has an additional input, which is 1 where the value is missing.
+    """
     inputs = []
     for name, column in zip(MEASURES, table.T, strict=True):
         is_missing = np.isnan(column) | ((column == 0) & (name in ZERO_IS_MISSING))

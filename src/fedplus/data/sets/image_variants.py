@@ -18,7 +18,7 @@ ALL_SPLITS = ("train", "validation", "test")
 
 
 def robust(
-    x: Host, y: Host, info: Metadata, *, seed: int, parties: int, outliers: float | None,
+    x: Host, y: Host, info: Metadata, *, seed: int, parties: int, outliers: float,
     test_share: float, validation_share: float,
 ) -> Federation:  # fmt: skip
     """Divide the images equally; the last parties have negatives in all splits.
@@ -29,16 +29,15 @@ def robust(
         info: Metadata of the images.
         seed: Seed of the partition.
         parties: Number N of parties.
-        outliers: Share of parties with negatives; None: the paper's, 0.2 for N = 50 and 0.1 otherwise.
+        outliers: Share of parties with negatives; in the paper 0.1 for N = 10 and 0.2 for N = 50.
         test_share: Share of a party's images for testing; 0.5 in the paper.
         validation_share: Share of the training images for validation.
     """
-    share = (0.2 if parties == 50 else 0.1) if outliers is None else outliers
-    require_number(share, "outliers", least=0, most=1)
+    require_number(outliers, "outliers", least=0, most=1)
     federation = Federation.from_partition(
         x, y, iid(parties), seed=seed, test_share=test_share, validation_share=validation_share
     )
-    outlier_names = federation.names[parties - round(share * parties) :]
+    outlier_names = federation.names[parties - round(outliers * parties) :]
     federation = corrupt(federation, outlier_names, negate, splits=ALL_SPLITS)
     return federation._replace(info=dataclasses.replace(info, outliers=outlier_names))
 

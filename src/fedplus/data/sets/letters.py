@@ -42,8 +42,13 @@ def build_federation(
             party[is_own] = np.diff(np.arange(letters + 1) * size // letters)
         available = np.minimum(np.bincount(y, minlength=10), MAX_IMAGES)
         holders = (wanted > 0).sum(0)
-        is_enough = bool((available >= holders).all())
-        require(is_enough, "parties", parties, "fewer: a letter has fewer images than parties")
+        rarest = int((available - holders).argmin())
+        require(
+            bool(available[rarest] >= holders[rarest]), "parties", parties,
+            "few enough that each party gets an image of each of its letters",
+            f"{holders[rarest]} parties share the letter {LETTERS[rarest]}, which has "
+            f"{available[rarest]} images.",
+        )  # fmt: skip
         share = np.minimum(1, (available - holders) / np.maximum(wanted.sum(0) - holders, 1))
         more = np.floor(np.maximum(wanted - 1, 0) * share).astype(np.int64)
         return draw_rows(y, (wanted > 0) + more, rng)

@@ -8,7 +8,7 @@ from fedplus.data.sets.mnist_files import INFO, LICENCE, MNIST, SOURCE, load_ima
 
 
 def robust(
-    *, seed: int, parties: int = 10, outliers: float | None = None, samples: int = 60_000,
+    *, seed: int, parties: int = 10, outliers: float = 0.1, samples: int = 60_000,
     test_share: float = 0.5, validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip
     """Build ``mnist-robust`` from the first ``samples`` images; see ``image_variants.robust``."""
@@ -21,7 +21,7 @@ def robust(
 
 
 def personal(
-    *, seed: int, parties: int = 10, outliers: float | None = None, scale: float = 1.0,
+    *, seed: int, parties: int = 10, outliers: float = 0.1, scale: float = 1.0,
     noisy_classes: int = 2, samples: int = 60_000, test_share: float = 0.5,
     validation_share: float = 0.0,
 ) -> Federation:  # fmt: skip

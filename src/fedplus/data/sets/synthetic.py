@@ -33,13 +33,15 @@ def make(
 
     Args:
         seed: Seed of all random numbers.
-        zeta: ζ. It shifts all ten logits of a party equally, so no label depends on it (D10).
+        zeta: ζ. It shifts all ten logits of a party equally, so no label depends on it
+            (deviation D10 in docs/deviations.md).
         beta: β.
         own: Share of the variance of W_k and b_k around u_k that is the party's own; all parties share
             the rest. It is 1 for FedProx and the paper.
         centre: s in v_k ~ N(B_k, s). It is 1 for FedProx and the paper.
         parties: Number N of parties.
-        reading: Whether s in N(m, s) is a "variance" or a standard "deviation" (D6).
+        reading: Whether s in N(m, s) is a "variance" or a standard "deviation" (deviation D6 in
+            docs/deviations.md).
         test_share: Share of a party's samples for testing; 0.2 in the paper.
         validation_share: Share of the training samples for validation.
     """

@@ -16,7 +16,7 @@ def make(
     """Generate y = w_k·x + v, v ~ N(0, 2), x ~ N(μ_k, Σ), μ_k ~ N(0, 0.5) in every entry.
 
     Σ_jj = (1 + (j − 1) mod 50)^−1.1; w_k is w̄ ~ N(0, 5I) plus Laplacian noise. The last party has
-    another w̄ ~ N(0, 50I). The second numbers are variances (D6).
+    another w̄ ~ N(0, 50I). The second numbers are variances (deviation D6 in docs/deviations.md).
 
     Args:
         seed: Seed of all random numbers.

@@ -94,7 +94,7 @@ const Figures = (() => {
       x: some.flatMap((i) => [from[i], personal[i], null]), y: some.flatMap((i) => [i, i, null]),
     });
     const looks = {
-      alone: ["alone", "circle-open", "--muted"], global: ["global model", "diamond-open", "--muted"],
+      local: ["local SGD", "circle-open", "--muted"], global: ["global model", "diamond-open", "--muted"],
       personal: ["personal model", "circle", "--ink"],
     };
     const dots = (key) => ({
@@ -108,7 +108,7 @@ const Figures = (() => {
       return [
         sticks(at.filter(gains), Charts.css("--accent"), "gains"),
         sticks(at.filter((i) => !gains(i)), Charts.css("--bad"), "loses"),
-        ...["alone", "global", "personal"].filter((key) => chart.values[key]).map(dots),
+        ...["local", "global", "personal"].filter((key) => chart.values[key]).map(dots),
       ];
     };
     return [traces, {
@@ -120,7 +120,7 @@ const Figures = (() => {
   }
 
   function spread(chart) {
-    const names = { personal: "personal", global: "global", alone: "alone" };
+    const names = { personal: "personal", global: "global", local: "local SGD" };
     const traces = () => chart.boxes.map((box) => {
       const [low, q1, middle, q3, high] = box.fences;
       const colour = Charts.css(box.name === "personal" ? "--accent" : "--muted");

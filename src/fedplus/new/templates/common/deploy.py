@@ -9,8 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
+from fedplus.flower.app_pinning import app_hash
 from fedplus.flower.local_deployment import COMPLETED, deploy_locally
-from fedplus.flower.pinning import app_hash
 
 if __name__ == "__main__":
     for number in (signal.SIGTERM, signal.SIGHUP):  # So that all processes end with this one.

@@ -7,11 +7,11 @@ import numpy as np
 import optax
 import pytest
 from flwr.clientapp import ClientApp
-from linear_federation import PARTIES, STEPS, FixedTarget, half_arrays, make_app, samples, zeros
 
 import fedplus as fp
 from fedplus import jax as adapter
 from fedplus.flower import FedPlus, InProcessGrid, Party
+from linear_federation import PARTIES, STEPS, FixedTarget, half_arrays, make_app, samples, zeros
 
 METHOD = fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)
 
@@ -46,7 +46,7 @@ def test_put_arrays_changes_only_the_parameters_of_a_module():
     assert other.activation is model.activation
     assert (other.layers[0].weight == 0.5).all()
     assert set(adapter.arrays({"w": jnp.zeros(2), "count": jnp.zeros(2, int)})) == {"w"}
-    with pytest.raises(fp.SettingError, match="parameters must be those of layers/0/weight"):
+    with pytest.raises(fp.SettingError, match="names of the parameters must be layers/0/weight"):
         adapter.put_arrays(model, {"w": np.zeros(2)})
     with pytest.raises(fp.SettingError, match="w must be of shape \\(2,\\), got shape \\(3,\\)"):
         adapter.put_arrays({"w": jnp.zeros(2)}, {"w": np.zeros(3)})

@@ -6,7 +6,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from idx_format import encode_idx
 
 import fedplus as fp
 from fedplus.data import load
@@ -20,6 +19,7 @@ from fedplus.data.sets import (
     school,
     sent140,
 )
+from idx_format import encode_idx
 
 
 def place_file(monkeypatch, tmp_path, module, attribute, path, read, write):

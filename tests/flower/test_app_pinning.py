@@ -11,8 +11,8 @@ from app_deployment import APP
 
 from command import fedplus, refused
 from fedplus.check import SettingError
+from fedplus.flower.app_pinning import app_hash
 from fedplus.flower.local_deployment import BIN, CONNECTION
-from fedplus.flower.pinning import app_hash
 
 SUPERNODE = [sys.executable, "-m", "fedplus.flower.commands", "supernode"]
 

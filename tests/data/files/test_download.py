@@ -11,6 +11,7 @@ import threading
 import time
 
 import numpy as np
+import pooch
 import pytest
 from faulty_http_server import run_server
 
@@ -45,6 +46,15 @@ def cached_files(cache):
     return sorted(path.name for path in cache.rglob("*") if path.is_file())
 
 
+@pytest.mark.parametrize("chosen", [None, "elsewhere"])
+def test_the_cache_folder_is_the_one_that_pooch_chooses(monkeypatch, tmp_path, chosen):
+    """It is computed without pooch, which is an extra."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if chosen:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / chosen))
+    assert search_path.cache_folder() == pooch.os_cache("fedplus")
+
+
 def test_a_good_file_is_fetched_once(cache, server):
     assert load_source(source(server)) == BODY
     assert load_source(source(server)) == BODY
@@ -77,7 +87,7 @@ def test_a_download_starts_over_if_the_server_cannot_resume(cache, server):
 @pytest.mark.parametrize("body", [BODY[:30_000], BODY[:-1] + b"x", BODY + b"more", b""])
 def test_a_truncated_or_wrong_file_is_never_kept(cache, server, body):
     server.body = body
-    with pytest.raises(DataError, match=r"some/file\.bin must be there.*hash") as error:
+    with pytest.raises(DataError, match=r"some/file\.bin was not found.*hash") as error:
         load_source(source(server))
     assert "\n" not in str(error.value)
     assert CHECKSUM in str(error.value)

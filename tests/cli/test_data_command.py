@@ -58,7 +58,7 @@ def test_a_card_has_all_its_parts():
     ("arguments", "match"),
     [
         (["data", "card", "mnst"], "Did you mean mnist?"),
-        (["data", "card", "mnist"], "mnist/train-images-idx3-ubyte.gz must be there"),
+        (["data", "card", "mnist"], "mnist/train-images-idx3-ubyte.gz was not found"),
         (["data", "get", "portfolio"], "https://www.kaggle.com/datasets/camnugent/sandp500"),
         (["data", "card", "digits-robust", "--set", "partys=3"], "must be one of: parties"),
         (["data", "card", "digits-robust", "--set", "3"], "--set must be KEY=VALUE"),

@@ -1,4 +1,4 @@
-"""``trim_memory`` returns free heap memory to the system."""
+"""``trim_heap`` returns free heap memory to the system."""
 
 import platform
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 SCRIPT = """
 import numpy as np
-from fedplus.simulation.memory import trim_memory
+from fedplus.simulation.trim_heap import trim_heap
 
 def megabytes():
     return int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
@@ -17,7 +17,7 @@ blocks = [np.ones(2**13) for _ in range(3000)]  # 64 KiB each, 190 MiB
 still_used = blocks[::100]
 del blocks
 before = megabytes()
-print(trim_memory(), before - megabytes() > 100)
+print(trim_heap(), before - megabytes() > 100)
 """
 
 

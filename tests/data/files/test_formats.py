@@ -5,7 +5,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from idx_format import CODES, encode_idx
 
 from fedplus.data.files import DataError, File, Source, load_source
 from fedplus.data.files.extracted_cache import cached_arrays
@@ -18,6 +17,7 @@ from fedplus.data.files.formats import (
     read_npz,
     read_zip_member,
 )
+from idx_format import CODES, encode_idx
 
 
 @pytest.mark.parametrize("kind", CODES)

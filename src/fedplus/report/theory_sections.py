@@ -1,4 +1,7 @@
-"""Sections of the report that certify a run: the aggregator's convergence, and Theorem 1."""
+"""Sections of the report on theory: the aggregator's convergence, and Theorem 1.
+
+The certificate of Theorem 1 is the section that shows whether F_σ never rose, as the theorem says.
+"""
 
 from collections.abc import Sequence
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from linear_federation import FixedTarget, half_arrays
 from sklearn.linear_model import SGDClassifier, SGDRegressor
 from sklearn.neural_network import MLPClassifier
 
 import fedplus as fp
 from fedplus import sklearn as adapter
+from linear_federation import FixedTarget, half_arrays
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ SLOW_SECONDS = 1.0
 
 def compile_and_trim(setup: Setup, state: Any, t: int) -> Any:
     """Compile the program of a run, trim the heap, and return the state of round t unchanged."""
-    trim_memory()
+    trim_heap()
     now = np.int32(t)
     with trim_if_slow():
         state, _ = run_rounds(setup.plan, setup.inputs, setup.lane, state, now, now)
@@ -39,10 +39,10 @@ def trim_if_slow() -> Iterator[None]:
     begin = time.perf_counter()
     yield
     if time.perf_counter() - begin > SLOW_SECONDS:
-        trim_memory()
+        trim_heap()
 
 
-def trim_memory() -> bool:
+def trim_heap() -> bool:
     """Return free heap memory to the system; the result is True if any was returned.
 
     Only glibc's ``malloc_trim`` does this; on other systems nothing happens.

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from flwr.clientapp import ClientApp
-from linear_federation import FEATURES, PARTIES, STEPS, FixedTarget, make_app, samples, zeros
 
 import fedplus as fp
 from fedplus.flower import FedPlus, InProcessGrid, Party
+from linear_federation import FEATURES, PARTIES, STEPS, FixedTarget, make_app, samples, zeros
 
 torch = pytest.importorskip("torch")
 adapter = pytest.importorskip("fedplus.torch")
@@ -62,9 +62,9 @@ def test_buffers_stay_with_the_party():
     adapter.put_buffers(other, adapter.buffers(model))
     assert other[1].num_batches_tracked == 1
     np.testing.assert_array_equal(other[1].running_mean, model[1].running_mean)
-    with pytest.raises(fp.SettingError, match="parameters must be those of"):
+    with pytest.raises(fp.SettingError, match=r"^the names of the parameters must be .*, got x"):
         adapter.put_arrays(model, {"x": np.zeros(1)})
-    with pytest.raises(fp.SettingError, match=r"must be those of 0\.weight"):
+    with pytest.raises(fp.SettingError, match=r"must be 0\.weight"):
         adapter.Pull(
             torch.optim.SGD(model.parameters(), lr=1), model, FixedTarget(1, {"x": np.zeros(1)})
         )
