@@ -137,7 +137,7 @@ REFUSED = {
     "rounds that are no number": (["run", "digits-robust", "-m", "local", "--rounds", "x"], "integer"),
     "no such file": (["run", "none.toml"], "none.toml cannot be read: No such file"),
     "resume and more": (["run", "digits-robust", "--resume", "x"], "--resume must be given alone"),
-    "resume nothing": (["run", "--resume", "nowhere"], "--resume must be a run folder"),
+    "resume nothing": (["run", "--resume", "nowhere"], "--resume must be a run or study folder"),
     "a folder that cannot be": ([*RUN, "--out", "/proc/nothing"], "--out must be a folder that can be"),
     "board without a folder": (["board", "nowhere"], "nowhere"),
     "board for others": (["board", ".", "--host", "0.0.0.0"], "token"),

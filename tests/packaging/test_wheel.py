@@ -311,7 +311,7 @@ def test_a_missing_compiler_is_named(checkout):
 
 def test_make_compiles_only_changed_kernels(checkout, tmp_path):
     new_environment(tmp_path / "environment")
-    for name in (".ready", ".ready-dev"):
+    for name in (".created", ".demo"):
         (tmp_path / "environment" / name).touch()
     make = ["make", "kernels", f"VENV={tmp_path / 'environment'}"]
     library, source = checkout / "src" / PACKAGE / "_kernels.so", checkout / "csrc" / "kernels.cc"

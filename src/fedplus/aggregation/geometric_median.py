@@ -240,7 +240,7 @@ def _minimise(
         w = cond(
             w_local,
             s.iterations > LINE_SEARCH_AFTER,
-            lambda: _line_search(w_local, weights, delta, here, before),
+            lambda: _line_search(w_local, weights, delta, here, before, s.iterations % 3 == 0),
             lambda: cond(w_local, secant, by_secant, by_mean, select=True),
         )
         length = xp.where(astray & ~converged, s.step_length, length)
@@ -261,18 +261,26 @@ def _minimise(
 
 
 def _line_search(
-    w_local: Matrix, weights: Vector, delta: Any, here: Evaluation, before: Evaluation
+    w_local: Matrix,
+    weights: Vector,
+    delta: Any,
+    here: Evaluation,
+    before: Evaluation,
+    conjugate: Any,
 ) -> Any:
-    """Return the minimiser of f on a line through w, whose direction is conjugate to the last step.
+    """Return the minimiser of f on a line through w.
 
-    The search needs one pass over W, for the distances along the line. It is for models that are nearly
-    collinear or in pairs, where the other steps converge slowly.
+    With ``conjugate``, its direction is conjugate to the last step. Otherwise it leads to the proposal,
+    so that f decreases at least as much as by a reweighted mean. The search needs one pass over W, for
+    the distances along the line. It is for models that are nearly collinear or in pairs, where the
+    other steps converge slowly.
     """
     xp = namespace(w_local)
     step, last = here.slope * here.step, here.slope * (here.w - before.w)
     difference = step - here.slope * before.step
     curvature = xp.vdot(last, difference)
-    step = step - xp.where(curvature != 0, xp.vdot(step, difference) / curvature, 0) * last
+    share = xp.where(curvature != 0, xp.vdot(step, difference) / curvature, 0)
+    step = step - xp.where(conjugate, share, 0) * last
     length = _norm(step)
     step = step / xp.where(length > 0, length, 1)
     along = w_local @ step - xp.vdot(here.w, step)
@@ -320,8 +328,9 @@ def _certify(w_local: Matrix, here: Evaluation, weights: Vector, delta: Any) -> 
     gradient = xp.maximum(size - noise, 0)
     convexity = xp.vdot(weights, r <= 0.95 * delta) / xp.where(delta > 0, delta, 1)
     convexity = xp.where(delta > 0, convexity, 0)
-    distance = xp.maximum(gradient / xp.where(convexity > 0, convexity, 1) - rounding, 0)
-    is_near = (convexity > 0) & (distance <= xp.minimum(0.05 * delta, max_step * spread))
+    distance = gradient / xp.where(convexity > 0, convexity, 1)
+    is_near = (convexity > 0) & (distance <= 0.05 * delta)
+    is_near = is_near & (distance - rounding <= max_step * spread)
     share = xp.vdot(weights, r <= 3 * spread) / total
     bound = share * (6 * spread + 0.5 * delta) / xp.where(share > 0.5, 2 * share - 1, 1)
     is_low = (share > 0.5) & (delta <= spread) & (gradient / total * bound <= ACCURACY * spread)
