@@ -54,7 +54,8 @@ class Mean(AbstractAggregator):
         memory: Any,
         changed: ChangedRows,
     ) -> tuple[Aggregate, Any]:
-        after, before = w_local[changed.rows], changed.before
+        after: Any = w_local[changed.rows]
+        before = changed.before
         ones = jnp.ones_like(w_local[:, 0])
         n: Any = len(w_local)
         if counted is not None:
