@@ -23,7 +23,7 @@ from fedplus.aggregation import AbstractAggregator, Aggregate, ChangedRows, More
 from fedplus.check import is_concrete, require, require_integer
 from fedplus.local import Batch, Grad, LocalSolve
 from fedplus.parameter_groups import PrivateLayers, per_entry
-from fedplus.psi import Anchor, Blocks, Zero
+from fedplus.psi import AbstractPsi, Anchor, Blocks, Zero
 from fedplus.schedules import schedules_of
 from fedplus.server_optimizer import AbstractServerOptimizer
 from fedplus.uploads import Uploads
@@ -227,10 +227,15 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
     @property
     def aggregator(self) -> AbstractAggregator:
         """𝒜, which aggregates the shared layers of the models in line 10 of Algorithm 1."""
+        return self.aggregate or Moreau(self.shared_psi)
+
+    @property
+    def shared_psi(self) -> AbstractPsi:
+        """ψ of the shared layers."""
         psi = self.local.psi
         if self.private is not None and isinstance(psi, Blocks):
-            psi = psi.without(self.private.names)
-        return self.aggregate or Moreau(psi)
+            return psi.without(self.private.names)
+        return psi
 
     @override
     def init(self, w_global: Vector, parties: int, cohort: int | None = None) -> State:
