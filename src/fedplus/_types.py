@@ -52,6 +52,15 @@ def settings(cls: Cls) -> Cls:
     (several δ at once). ``__post_init__`` checks the user's values; JAX does not call it when it
     rebuilds an instance from leaves.
     """
+    own_checks: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
+
+    def check(obj: Any) -> None:
+        for hook in FIELD_HOOKS:
+            hook(obj)
+        if own_checks is not None:
+            own_checks(obj)
+
+    setattr(cls, "__post_init__", check)  # noqa: B010
     settings_class: Any = dataclasses.dataclass(frozen=True)(cls)
     _UNREGISTERED.append(settings_class)
     register_settings()
