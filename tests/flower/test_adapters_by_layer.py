@@ -109,8 +109,8 @@ def test_sklearn(tmp_path):
 
     def make_estimator(arrays):
         estimator = MLPRegressor(
-            hidden_layer_sizes=(4,), solver="sgd", momentum=0.0, alpha=0.0, learning_rate_init=0.2, batch_size=5,
-            random_state=0,
+            hidden_layer_sizes=(4,), solver="sgd", momentum=0.0, alpha=0.0, learning_rate_init=0.2,
+            batch_size=5, random_state=0,
         )  # fmt: skip
         adapter.initialise(estimator, features=3)
         if arrays is not None:

@@ -8,6 +8,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.serde import message_to_proto
+from private_entries import contains
 
 import fedplus as fp
 from fedplus._checkpoint_file import load
@@ -70,14 +71,6 @@ class Recorder:
 def to_bytes(message):
     """Return what goes over the network: the message and its content, byte by byte."""
     return message_to_proto(message).SerializeToString()
-
-
-def contains(content, array):
-    """Return True if two adjacent entries of an array are in the content, as bytes or as text."""
-    entries = np.ravel(array)
-    pairs = (entries[i : i + 2].tobytes() for i in range(entries.size - 1))
-    texts = (repr(float(x))[:9].encode() for x in entries)
-    return any(pair in content for pair in pairs) or any(text in content for text in texts)
 
 
 @pytest.mark.parametrize("given", [lambda model: model, shared])

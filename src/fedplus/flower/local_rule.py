@@ -73,7 +73,7 @@ def rule_to_message(method: Any) -> dict[str, str | float | list[str]]:
     for name in (*SETTINGS, *STEPS):
         value = getattr(local, name)
         if value is not None:
-            config[f"{PREFIX}{name}"] = _to_message(value)
+            config[_key(name)] = _to_message(value)
     if method.private is not None:
         config[PRIVATE] = list(method.private.names)
     psi = method.shared_psi
@@ -85,6 +85,11 @@ def rule_to_message(method: Any) -> dict[str, str | float | list[str]]:
         ]
         config[PSI] = json.dumps(entries)
     return config
+
+
+def _key(setting: str) -> str:
+    """Return the key of a setting in the message."""
+    return PREFIX + setting.replace("_", "-")
 
 
 def _to_message(value: Any) -> str | float:
@@ -114,7 +119,7 @@ def rule_from_message(
     names = [name for name, _ in layout] + list(private)
     eta, sigma, lam = (_by_name(config, name, names) for name in SETTINGS)
     begin, end = (
-        _by_name(config, name, names) if f"{PREFIX}{name}" in config else dict.fromkeys(names, x)
+        _by_name(config, name, names) if _key(name) in config else dict.fromkeys(names, x)
         for name, x in zip(STEPS, (0.0, float("inf")), strict=True)
     )
     largest = max(eta.values())
@@ -135,7 +140,7 @@ def rule_from_message(
 
 def _by_name(config: Mapping[str, Any], setting: str, names: list[str]) -> dict[str, float]:
     """Return a setting of the message by name of a parameter, after a check of its values."""
-    value, shown = config.get(f"{PREFIX}{setting}"), f"the server's {SYMBOLS.get(setting, setting)}"
+    value, shown = config.get(_key(setting)), f"the server's {SYMBOLS.get(setting, setting)}"
     if isinstance(value, str):
         entries = dict(json.loads(value))
         bounds: dict[str, Any] = {"least": 0}
