@@ -22,7 +22,7 @@ from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import AbstractAggregator, Aggregate, ChangedRows, Moreau
 from fedplus.check import is_concrete, require, require_integer
 from fedplus.local import Batch, Grad, LocalSolve
-from fedplus.parameter_groups import PrivateLayers, per_entry
+from fedplus.parameter_groups import ByLayer, PrivateLayers, per_entry
 from fedplus.psi import AbstractPsi, Anchor, Blocks, Zero
 from fedplus.schedules import schedules_of
 from fedplus.server_optimizer import AbstractServerOptimizer
@@ -205,6 +205,15 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         is_valid = self.join in ("current", "first")
         require(is_valid, "FedPlus.join", repr(self.join), '"current" or "first"')
         require_integer("FedPlus.fine_tune", self.fine_tune, 0)
+        if self.private is not None:
+            for name, symbol in (("lam", "λ"), ("sigma", "σ")):
+                value = getattr(self.local, name)
+                values = value.at(self.private.names) if isinstance(value, ByLayer) else [value]
+                is_zero = not is_concrete(values) or all(np.all(x == 0) for x in values)
+                require(
+                    is_zero, f"{symbol} of private layers", ", ".join(map(repr, values)), "0",
+                    "They have no global model to move to. fedplus.Layers sets the other layers'.",
+                )  # fmt: skip
 
     def replace(self, **settings: Any) -> "FedPlus":
         """Return the same method with other settings of ``FedPlus`` or of its ``LocalSolve``.

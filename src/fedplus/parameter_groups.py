@@ -1,7 +1,7 @@
 """Groups of a model's parameters, chosen by patterns over their names such as ``"head/*"``."""
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, final
@@ -127,6 +127,10 @@ class ByLayer:
     def groups(self) -> ParameterGroups:
         """The parameters of each pattern."""
         return ParameterGroups(tuple(self.values), self.layout)
+
+    def at(self, names: Iterable[str]) -> list[Any]:
+        """Return the numbers of these parameters."""
+        return [self.values[str(self.groups.pattern_of(name))] for name in names]
 
     @property
     def vector(self) -> Array:

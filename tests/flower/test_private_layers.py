@@ -208,3 +208,13 @@ def test_the_settings_of_a_federation_are_readable_and_name_the_private_layers(t
     assert settings["lam"] == {"head/*": 0.0, "*": 1.0}
     assert settings["psi"] == {"head/*": "Zero()", "*": "Anchor()"}
     assert "0x" not in json.dumps(settings)
+
+
+@pytest.mark.parametrize("setting", ["lam", "sigma"])
+def test_private_layers_have_neither_lam_nor_sigma(setting):
+    """In the simulator they would move towards the first model, which a deployment does not have."""
+    expected = r"^[λσ] of private layers must be 0, got 0\.5\. .*fedplus\.Layers"
+    with pytest.raises(fp.SettingError, match=expected):
+        fp.FedPlus(fp.LocalSolve(fp.Zero(), eta=0.1, **{setting: 0.5}), private=METHOD.private)
+    with pytest.raises(fp.SettingError, match="of private layers must be 0"):
+        METHOD.replace(**{setting: fp.schedules.WarmUp(rounds=3, first=0.5)})

@@ -147,10 +147,10 @@ class ServerState:
         Args:
             initial: The state before the first round.
         """
-        leaves, structure = jax.tree.flatten(initial)
+        leaves, structure = jax.tree.flatten(jax.tree.map(jnp.asarray, initial))
         saved = list(map(jnp.asarray, self.server))
         is_same = [(x.shape, x.dtype) for x in saved] == [(x.shape, x.dtype) for x in leaves]
-        if saved and not is_same:
+        if saved and leaves and not is_same:
             log(WARNING, "The server's optimizer is another one and begins with a new state")
         self.server = jax.tree.unflatten(structure, saved) if is_same else initial
 
