@@ -20,7 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser("papers.practice", description=__doc__)
     parser.add_argument("--only", default="", help="parts of federations' names, with commas")
     parser.add_argument("--methods", default="", help="families of methods, with commas")
-    parser.add_argument("--quick", action="store_true", help="trial: 4 rounds, 2 candidates, 1 seed")
+    parser.add_argument(
+        "--quick", action="store_true", help="trial: 4 rounds, 2 candidates, 1 seed"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
     parser.add_argument("--out", type=Path, default=PIECES, help="folder of the pieces")
@@ -71,7 +73,7 @@ def _run_named(job: "Job") -> tuple[str, float]:
     name = f"{job.federation}, {job.family}"
     try:
         return name, run_job(job)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         # The other jobs go on; this one has no piece and is repeated by the next command.
         print(f"{name} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return f"{name} FAILED", 0.0

@@ -89,7 +89,7 @@ def _use_packed_digits() -> None:
     try:
         import sklearn  # noqa: F401
     except ImportError:
-        digits._digits = _packed_digits  # type: ignore[assignment]
+        digits._digits = _packed_digits
 
 
 @functools.cache

@@ -85,7 +85,10 @@ def all_jobs(folder: Path, only: Sequence[str], methods: Sequence[str], quick: b
         for family in families(FAMILIES[spec.families])
         if not methods or family in methods
     ]
-    return [job for job in jobs if job.missing]
+    missing = [job for job in jobs if job.missing]
+    return sorted(
+        missing, key=lambda job: not job.spec.data.startswith("mnist")
+    )  # The longest first.
 
 
 def run_job(job: Job) -> float:
@@ -126,7 +129,9 @@ def run_job(job: Job) -> float:
         federation = load_federation(spec, seed)
         model = make_model(spec, federation)
         context = _context(spec, model)
-        built = {(name, 0): methods[name].make(s["settings"], context) for name, s in chosen.items()}
+        built = {
+            (name, 0): methods[name].make(s["settings"], context) for name, s in chosen.items()
+        }
         runs = _run_all(spec, federation, built, seed, spec.rounds // EVALUATIONS, attacked=True)
         untrained = untrained_scores(federation, model, seed)
         for (name, _), run in runs.items():
