@@ -1,16 +1,10 @@
 """``python -m papers.practice``: run the study, or a part of it. Finished pieces are not repeated."""
 
 import argparse
-import multiprocessing
 import os
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from papers.practice.study import Job
 
 PIECES = Path(__file__).with_name(".pieces")
 
@@ -24,11 +18,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--quick", action="store_true", help="trial: 4 rounds, 2 candidates, 1 seed"
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
+    parser.add_argument("--minutes", type=float, default=10_000, help="stop after this time")
     parser.add_argument("--out", type=Path, default=PIECES, help="folder of the pieces")
     parser.add_argument("--list", action="store_true", help="show the missing jobs only")
     options = parser.parse_args(arguments)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    from papers.practice.jobs import run_jobs
     from papers.practice.study import all_jobs
 
     folder = options.out / "quick" if options.quick else options.out
@@ -40,43 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     begin = time.monotonic()
     end = begin + 60 * options.minutes
-    for number, (name, seconds) in enumerate(_run(jobs, options.jobs, end), 1):
+    for number, (name, seconds) in enumerate(run_jobs(jobs, options.jobs, end), 1):
         spent = time.monotonic() - begin
         print(f"{spent:6.0f} s, {number} of {len(jobs)}: {name}, {seconds:.0f} s", flush=True)
 
 
 def _texts(option: str) -> list[str]:
     return [text for text in option.split(",") if text]
-
-
-def _run(jobs: "Sequence[Job]", processes: int, end: float) -> Iterator[tuple[str, float]]:
-    """Run the jobs, several at a time, until all are done or the time has come."""
-    if processes == 1:
-        for job in jobs:
-            if time.monotonic() > end:
-                return
-            yield _run_named(job)
-        return
-    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=8) as pool:
-        results = pool.imap_unordered(_run_named, jobs)
-        for _ in jobs:
-            try:
-                yield results.next(timeout=max(0.0, end - time.monotonic()))
-            except multiprocessing.TimeoutError:
-                print("Stopped: the same command continues.", file=sys.stderr)
-                return
-
-
-def _run_named(job: "Job") -> tuple[str, float]:
-    from papers.practice.study import run_job
-
-    name = f"{job.federation}, {job.family}"
-    try:
-        return name, run_job(job)
-    except Exception as error:
-        # The other jobs go on; this one has no piece and is repeated by the next command.
-        print(f"{name} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        return f"{name} FAILED", 0.0
 
 
 if __name__ == "__main__":
