@@ -12,7 +12,7 @@ from least_squares import GRAD, D, E, N, Parties, plain_grad, run_round, work
 import fedplus as fp
 from fedplus import baselines as b
 from fedplus import presets
-from fedplus.baselines.base import AbstractLocalAdaptation
+from fedplus.algorithm import AbstractLocalAdaptation
 from fedplus.work import map_sequentially
 
 pytestmark = pytest.mark.usefixtures("x64")
