@@ -129,7 +129,7 @@ hessians = jax.jit(jax.vmap(jax.vmap(jax.hessian(loss)), (0, None)))
 
 
 def runs(method, goal, *, active, most_steps=MAX_STEPS, begin=0):
-    """Return S^t, W^t, F_σ(W^t) and ‖∇F_k‖² of four runs with random cohorts and E_k, from ``begin``."""
+    """Return S^t, W^t, F_σ(W^t) and ‖∇F_k‖² from round ``begin`` on, of four runs with random draws."""
     rngs = [np.random.default_rng(seed) for seed in range(4)]
     cohorts = np.array([[r.permutation(N)[:active] for _ in range(ROUNDS)] for r in rngs])
     steps = np.array([r.integers(1, most_steps + 1, (ROUNDS, active)) for r in rngs])
