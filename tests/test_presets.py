@@ -261,6 +261,12 @@ def test_a_kept_optax_schedule_counts_the_steps_of_each_party():
 
     algorithm = preset("fedavg_plus", optimizer=optimizer, keep_optimizer_state=True)
     assert_equals_reference("fedavg_plus", algorithm, 3, squares, move=decaying, past={})
+    batches = jnp.ones((N, 2, B, D)), jnp.ones((N, 2, B))  # It may be fine-tuned, too.
+    models = jnp.zeros((N, D))
+    adapted = algorithm.replace(fine_tune=2).adapt(models, batches, squares)
+    first = -ETA * GRADIENT[squares](np.zeros(D), np.ones((B, D)), np.ones(B))
+    second = first - 0.9 * ETA * GRADIENT[squares](first, np.ones((B, D)), np.ones(B))
+    np.testing.assert_allclose(adapted, np.tile(second, (N, 1)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["fedbabu", "fedavg_ft", "fedavg_plus"])

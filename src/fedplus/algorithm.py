@@ -351,7 +351,11 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
     @override
     def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
         eta = jnp.max(jnp.asarray(per_entry(self.local.eta)))
-        descent = LocalSolve(psi=Zero(), eta=eta, optimizer=self.local.optimizer)
+        own = self.local
+        descent = LocalSolve(
+            psi=Zero(), eta=eta, optimizer=own.optimizer,
+            keep_optimizer_state=own.keep_optimizer_state,  # For an Optax schedule.
+        )  # fmt: skip
         adapted: Matrix = each(lambda w, b: descent(w, w, b, self.fine_tune, grad))(models, batches)
         return adapted
 

@@ -28,6 +28,8 @@ from fedplus.server_optimizer import AdaptiveServer, MomentumServer
 def local_sgd(*, eta: float) -> FedPlus:
     """Local SGD: every party trains alone (λ = 0, σ = 0, ψ = 0).
 
+    All parties start at the first model (``join="first"``); the current w̃ would be others' work.
+
     Args:
         eta: Learning rate η > 0.
 
@@ -36,7 +38,7 @@ def local_sgd(*, eta: float) -> FedPlus:
 
     Paper: Table 1, row "Local SGD without FL"; Corollary 1 (a).
     """
-    return FedPlus(LocalSolve(psi=Zero(), eta=eta))
+    return FedPlus(LocalSolve(psi=Zero(), eta=eta), join="first")
 
 
 def fedavg(*, eta: float) -> FedPlus:
