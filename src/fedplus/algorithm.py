@@ -233,7 +233,13 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         return self.aggregate or Moreau(psi)
 
     @override
-    def init(self, w_global: Vector, parties: int, cohort: int | None = None) -> State:
+    def init(
+        self,
+        w_global: Vector,
+        parties: int,
+        cohort: int | None = None,
+        track_joining: bool = True,
+    ) -> State:
         """Return the state before the first round.
 
         Args:
@@ -241,6 +247,8 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
             parties: N.
             cohort: K, if each round trains K parties, unweighted and without faults. The aggregator
                 then keeps a memory from round to round if this saves time. None: no memory.
+            track_joining: Whether to record who has taken part, which ``join="current"`` needs unless
+                all parties take part in the first round, or the method is stateless.
         """
         w_global = first_model(w_global, parties)
         shared = self.shared(w_global)
@@ -249,7 +257,7 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         if cohort is not None and self.over == "all" and not schedules_of(self.aggregator):
             memory = self.aggregator.init(shared, parties, cohort)
         joined: Any = ()
-        if self.join == "current" and not self.is_stateless():
+        if self.join == "current" and track_joining and not self.is_stateless():
             joined = jnp.zeros(parties, bool)
         optimizer: Any = ()
         if self.local.keep_optimizer_state:

@@ -85,4 +85,5 @@ class Mean(AbstractAggregator):
 
         # A loop with at most one iteration instead of a conditional, which would copy W.
         total = lax.while_loop(is_inaccurate, sum_all, Sum(high, low, lost))
-        return direct_aggregate((total.high + total.low) / n), total
+        mean: Vector = (total.high + total.low) / n
+        return direct_aggregate(mean), total
