@@ -169,7 +169,7 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
             (Deviation D1).
         join: How a party takes part for the first time. "current": it starts at the current w̃, and
             counts in line 10 from then on. "first": it starts at the first model and counts with it
-            from the first round on, as printed in Algorithm 1 (Deviation D13).
+            from the first round on, as printed in Algorithm 1 (Deviation D18).
         private: The layers that never leave a party. None: there are none.
         server: How w̃ moves to 𝒜(W). None: w̃ becomes 𝒜(W).
         fine_tune: The number of gradient steps, without a pull, with which a party adapts its model
@@ -373,7 +373,11 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
     @override
     def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
         eta = jnp.max(jnp.asarray(per_entry(self.local.eta)))
-        descent = LocalSolve(psi=Zero(), eta=eta, optimizer=self.local.optimizer)
+        own = self.local
+        descent = LocalSolve(
+            psi=Zero(), eta=eta, optimizer=own.optimizer,
+            keep_optimizer_state=own.keep_optimizer_state,  # For an Optax schedule.
+        )  # fmt: skip
         adapted: Matrix = each(lambda w, b: descent(w, w, b, self.fine_tune, grad))(models, batches)
         return adapted
 

@@ -17,6 +17,7 @@ from fedplus.check import lookup, require, require_number
 from fedplus.kappa import warn_of_unusual_kappa
 from fedplus.parameter_groups import ByLayer, per_entry
 from fedplus.psi import AbstractPsi
+from fedplus.schedules import is_schedule
 
 Batch: TypeAlias = Any
 """A pytree of arrays: the samples of one minibatch, or of all minibatches of a party."""
@@ -69,7 +70,7 @@ class LocalSolve:
 
     Args:
         psi: The regulariser ψ, which determines the personal part v_k = prox(w_k − w̃).
-        eta: Learning rate η > 0. A layer with η = 0 is not trained.
+        eta: Learning rate η > 0. A layer with η = 0 is not trained, and a schedule may reach 0.
         sigma: Penalty constant σ ≥ 0; with 0, steps do not move towards the anchor.
         lam: λ in [0, 1], where the steps start: 0 at the party's own model (Fed+), 1 at w̃ (FedAvg).
         optimizer: What replaces the gradient step: "sgd", "momentum", "nesterov", "adam", "adamw",
@@ -101,7 +102,8 @@ class LocalSolve:
             repr(self.psi),
             "a regulariser ψ from fedplus.psi, e.g. L2(0.1)",
         )
-        bounds = {"least": 0} if isinstance(self.eta, ByLayer) else {"above": 0}
+        may_be_0 = isinstance(self.eta, ByLayer) or is_schedule(self.eta)
+        bounds = {"least": 0} if may_be_0 else {"above": 0}
         require_number(self.eta, "LocalSolve.eta", **bounds, advice="It is the learning rate.")
         require_number(self.sigma, "LocalSolve.sigma", least=0, advice="0 means κ = 1.")
         require_number(

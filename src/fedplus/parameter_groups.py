@@ -11,7 +11,7 @@ import numpy as np
 from fedplus._backend import namespace
 from fedplus._types import Array, Host, Layout, settings, static_field
 from fedplus.check import require
-from fedplus.schedules import is_schedule
+from fedplus.schedules import is_schedule, wrap_function
 
 
 @final
@@ -120,7 +120,8 @@ class ByLayer:
 
     def __post_init__(self) -> None:
         # The order decides, and JAX sorts the keys of a plain dict.
-        object.__setattr__(self, "values", OrderedDict(self.values))
+        values = OrderedDict((p, wrap_function(value)) for p, value in self.values.items())
+        object.__setattr__(self, "values", values)
         object.__setattr__(self, "layout", self.groups.layout)
 
     @cached_property

@@ -10,22 +10,25 @@ validation images of ``digits-robust`` (``examples/choose.py``), for which it wa
 ``fedplus.tune`` finds a better one for your data.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from fedplus._types import Layout
 from fedplus.aggregation import AbstractAggregator, CoordinateMedian, GeometricMedian, Mean
 from fedplus.algorithm import FedPlus
-from fedplus.check import require, require_number
+from fedplus.check import require_number
 from fedplus.layers import Layer, Layers
 from fedplus.local import LocalSolve
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
-from fedplus.schedules import Inverse
+from fedplus.schedules import Inverse, combine
 from fedplus.server_optimizer import AdaptiveServer, MomentumServer
 
 
 def local_sgd(*, eta: float) -> FedPlus:
     """Local SGD: every party trains alone (λ = 0, σ = 0, ψ = 0).
+
+    All parties start at the first model (``join="first"``); the current w̃ would be others' work.
 
     Args:
         eta: Learning rate η > 0.
@@ -35,7 +38,7 @@ def local_sgd(*, eta: float) -> FedPlus:
 
     Paper: Table 1, row "Local SGD without FL"; Corollary 1 (a).
     """
-    return FedPlus(LocalSolve(psi=Zero(), eta=eta))
+    return FedPlus(LocalSolve(psi=Zero(), eta=eta), join="first")
 
 
 def fedavg(*, eta: float) -> FedPlus:
@@ -349,10 +352,14 @@ def mr_mtl(*, eta: float, lam: float, aggregate: AbstractAggregator | None = Non
     Paper: Liu, Hu, Wu and Smith, On Privacy and Personalization in Cross-Silo Federated Learning,
     NeurIPS 2022.
     """
-    require_number(eta * lam, "mr_mtl's eta · lam", least=0)
-    require(eta * lam < 1, "mr_mtl's eta · lam", eta * lam, "less than 1", "Take a smaller eta.")
-    local = LocalSolve(psi=Anchor(), eta=eta / (1 - eta * lam), sigma=lam)
+    product = combine(operator.mul, eta, lam)
+    require_number(product, "mr_mtl's eta · lam", least=0, below=1, advice="Take a smaller eta.")
+    local = LocalSolve(psi=Anchor(), eta=combine(_mr_mtl_rate, eta, lam), sigma=lam)
     return FedPlus(local, aggregate or Mean(), over="active")
+
+
+def _mr_mtl_rate(eta: Any, lam: Any) -> Any:
+    return eta / (1 - eta * lam)
 
 
 def fedavg_decay(*, eta: float, rate: float = 1.0) -> FedPlus:
@@ -385,7 +392,7 @@ def local_fixed_point(*, eta: float, relaxation: float = 0.5) -> FedPlus:
     Paper: Malinovsky et al., From Local SGD to Local Fixed-Point Methods, ICML 2020, Algorithm 1.
     """
     require_number(relaxation, "local_fixed_point's relaxation", above=0, most=1)
-    return fedavg(eta=eta * relaxation)
+    return fedavg(eta=combine(operator.mul, eta, relaxation))
 
 
 def fedavgm(*, eta: float, eta_server: float = 1.0, beta: float = 0.9) -> FedPlus:

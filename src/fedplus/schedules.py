@@ -208,6 +208,45 @@ class Function(AbstractSchedule):
         return float("inf")
 
 
+@final
+@settings
+class Combination(AbstractSchedule):
+    """A function of several settings, of which some are schedules; see ``combine``.
+
+    Args:
+        function: The function of the settings' values.
+        inputs: The settings.
+    """
+
+    function: Callable[..., Any] = static_field()
+    inputs: tuple[Any, ...]
+
+    @override
+    def __call__(self, t: Any) -> Any:
+        return self.function(*at_round(self.inputs, t))
+
+    @property
+    @override
+    def constant_from(self) -> float:
+        return constant_from(self.inputs)
+
+
+def combine(function: Callable[..., Any], *inputs: Any) -> Any:
+    """Return ``function(*inputs)``; if an input is a schedule, the schedule of these values.
+
+    >>> import operator
+    >>> combine(operator.mul, 2.0, 3.0), combine(operator.mul, Inverse(1.0), 3.0)(1)
+    (6.0, 1.5)
+    """
+    wrapped = tuple(wrap_function(x) for x in inputs)
+    return Combination(function, wrapped) if schedules_of(wrapped) else function(*wrapped)
+
+
+def wrap_function(value: Any) -> Any:
+    """Return a function of the round as a ``Function``, and other values as they are."""
+    return Function(value) if isinstance(value, (FunctionType, partial)) else value
+
+
 def _wrap_functions(obj: Any) -> None:
     """Replace each function that was given for a number by a ``Function``.
 
@@ -218,8 +257,8 @@ def _wrap_functions(obj: Any) -> None:
         value, is_static = getattr(obj, field.name), field.metadata.get("static")
         name = f"{type(obj).__name__}.{field.name}"
         require(not (is_static and is_schedule(value)), name, repr(value), "constant")
-        if isinstance(value, (FunctionType, partial)) and not is_static:
-            object.__setattr__(obj, field.name, Function(value))
+        if not is_static:
+            object.__setattr__(obj, field.name, wrap_function(value))
 
 
 FIELD_HOOKS.append(_wrap_functions)

@@ -81,7 +81,7 @@ class AdaptiveServer(AbstractServerOptimizer):
             self.eta, "AdaptiveServer.eta", above=0, advice="The server's learning rate."
         )
         for name in ("beta1", "beta2"):
-            require_number(getattr(self, name), f"AdaptiveServer.{name}", least=0, most=1)
+            require_number(getattr(self, name), f"AdaptiveServer.{name}", least=0, below=1)
         require_number(self.tau, "AdaptiveServer.tau", above=0)
 
     @override
@@ -124,7 +124,7 @@ class MomentumServer(AbstractServerOptimizer):
         require_number(
             self.eta, "MomentumServer.eta", above=0, advice="The server's learning rate."
         )
-        require_number(self.beta, "MomentumServer.beta", least=0, most=1)
+        require_number(self.beta, "MomentumServer.beta", least=0, below=1)
 
     @override
     def init(self, w: Vector) -> Vector:

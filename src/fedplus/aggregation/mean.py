@@ -80,7 +80,7 @@ class Mean(AbstractAggregator):
             high = kernels.weighted_sum(w_local, a)
             return Sum(high, jnp.zeros_like(low), jnp.zeros_like(lost))
 
-        def is_inaccurate(total: Sum) -> Array:  # False after ``sum_all``, also if W is not finite.
+        def is_inaccurate(total: Sum) -> Any:  # False after ``sum_all``, also if W is not finite.
             return (total.lost != 0) & ~(total.lost <= allowed)
 
         # A loop with at most one iteration instead of a conditional, which would copy W.

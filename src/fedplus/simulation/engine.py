@@ -31,7 +31,7 @@ from fedplus.work import Each, ScaledBatch, Work, map_sequentially, scale_gradie
 
 MAX_ROUNDS_PER_CALL = 256
 """The most rounds that one call of the program can run."""
-STANDARD_ERRORS, MULTIPLE = 3.0, 5.0
+STANDARD_ERRORS, MULTIPLE = 3.0, 1.5
 """The rise of a loss that counts as divergence."""
 LARGE_COHORT = 2**20
 """The number of entries of a cohort's models from which the program avoids a second copy of them."""
