@@ -47,7 +47,11 @@ class Method(NamedTuple):
 
     @property
     def _common(self) -> dict[str, Any]:
-        return COMMON if self.is_preset else {}
+        if not self.is_preset:
+            return {}
+        # Parties that send nothing have nothing to join.
+        alone = {} if self.sends != "0" else {"aggregate", "join", "fine_tune"}
+        return {name: default for name, default in COMMON.items() if name not in alone}
 
     @property
     def meanings(self) -> dict[str, str]:
