@@ -34,11 +34,14 @@ class Method(NamedTuple):
 
         A preset also has the settings ``COMMON`` of every setting of Algorithm 1.
         """
+        own = self.own_settings
+        return own | {name: x for name, x in self._common.items() if name not in own}
+
+    @property
+    def own_settings(self) -> dict[str, Any]:
+        """The same without the settings ``COMMON``, unless the preset itself has them."""
         parameters = inspect.signature(self.make).parameters
-        settings = {name: parameter.default for name, parameter in parameters.items()}
-        return settings | {
-            name: default for name, default in self._common.items() if name not in settings
-        }
+        return {name: parameter.default for name, parameter in parameters.items()}
 
     @property
     def is_preset(self) -> bool:

@@ -176,7 +176,7 @@ def _fill_method(method: Method, eta: float, data: str | None) -> Method:
         return method
     defaults = {
         name: list(default) if isinstance(default, tuple) else default
-        for name, default in lookup_method(method.name).settings.items()
+        for name, default in lookup_method(method.name).own_settings.items()
         if isinstance(default, (bool, int, float, str, tuple))
     }
     required = required_settings(method.name, _learning_rate(method, eta), data)
