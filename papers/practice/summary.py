@@ -74,10 +74,11 @@ def score_record(piece: Piece) -> Record:
     }
     return {
         "federation": piece["federation"], "method": piece["method"], "better": piece["better"],
-        "mean": means.mean(), "sd": means.std(ddof=1), "median_party": _mean_median(scores),
+        "mean": means.mean(), "sd": means.std(ddof=1) if len(means) > 1 else None,
+        "median_party": _mean_median(scores),
         "worst_party": worst.mean(), "untrained": np.mean([test["untrained"] for test in tests]),
         "parties_times_seeds": scores.size, **counts,
-        "validation": piece["validation"], "settings": _format_settings(piece["settings"]),
+        "validation": piece["validation"], "settings": format_settings(piece["settings"]),
         "at_edge": ", ".join(piece["at_edge"]),
         **{f"seed_{test['seed']}": mean for test, mean in zip(tests, means, strict=True)},
     }  # fmt: skip
@@ -126,5 +127,10 @@ def _mean_median(scores: Any) -> float:
     return float(np.median(scores, axis=1).mean())
 
 
-def _format_settings(settings: Mapping[str, Any]) -> str:
+def format_settings(settings: Mapping[str, Any]) -> str:
+    """Return settings as the page shows them.
+
+    >>> format_settings({"eta": 0.01, "sigma": 3.0})
+    'eta = 0.01, sigma = 3'
+    """
     return ", ".join(f"{name} = {format_value(value)}" for name, value in settings.items())
