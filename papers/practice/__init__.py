@@ -6,5 +6,6 @@ holds the federations, the schedules and the values to try; it was written befor
 - ``python -m papers.practice --only school --quick`` is a trial.
 - ``python -m papers.practice.pack`` copies the data and the pure-Python packages that a machine with
   only JAX and NumPy lacks.
-- ``python -m papers.practice.report`` writes ``results/`` and ``README.md`` from finished pieces.
+- ``python -m papers.practice.report`` writes ``results/`` and ``README.md`` from finished pieces; with
+  ``--page``, only ``README.md`` from ``results/``.
 """
