@@ -25,6 +25,8 @@ from fedplus.check import require_number
 MAX_ITERATIONS = 300
 LINE_SEARCH_AFTER = 12
 """The number of iterations after which each step is a line search."""
+CONJUGATE_EVERY = 3
+"""One in so many line searches is in a conjugate direction; such directions alone may stall."""
 MAX_STEP = {4: 1e-6, 8: 1e-11}
 """The longest step at which the iteration may stop, relative to the median distance of the models from
 w, by the number of bytes of an entry."""
@@ -229,7 +231,9 @@ def _minimise(
         w = cond(
             w_local,
             s.iterations > LINE_SEARCH_AFTER,
-            lambda: _line_search(w_local, weights, delta, here, before, s.iterations % 3 == 0),
+            lambda: _line_search(
+                w_local, weights, delta, here, before, s.iterations % CONJUGATE_EVERY == 0
+            ),
             lambda: cond(w_local, secant, by_secant, by_mean, select=True),
         )
         length = xp.where(astray & ~converged, s.step_length, length)
