@@ -808,16 +808,19 @@ struct ColumnMemory {
 
 static_assert(sizeof(ColumnMemory) == 58 * sizeof(int32_t), "MEMORY_WORDS in kernels.py");
 
-// W, indices of changed rows (int32), their last entries, δ, start, memory → medians, unsolved columns, memory
+// W, indices of changed rows (int32), their last entries, δ, start, which rows count and which of the changed ones
+// did so before (int32), memory → medians, unsolved columns, memory
 void incremental_medians(const Call& call) {
   const auto w = call.models<float>();
   const int64_t changed = call.rows[1];
   const int32_t* rows = call.input<int32_t>(1);
   const Models<float> before = {call.input<float>(2), changed, w.d, w.d};
   const float *start = call.input<float>(4), delta = std::max(*call.input<float>(3), std::numeric_limits<float>::min());
+  const int32_t *counted = call.input<int32_t>(5), *was_counted = call.input<int32_t>(6);
   float* out = call.output<float>(0) - call.share.begin;
   ColumnMemory* memory = call.output<ColumnMemory>(2) - call.share.begin;
-  const Sample<float> sample(w.n);
+  const int64_t n = std::count_if(counted, counted + w.n, [](int32_t x) { return x != 0; });
+  const Sample<float> sample(std::max<int64_t>(n, 1));
   std::atomic<int64_t> open{0};
   const int64_t pieces = std::min<int64_t>(8 * call.threads, (call.share.size() + 15) / 16);
   call.run(pieces, 64 * changed * call.share.size(), [&](int64_t i) {
@@ -825,24 +828,27 @@ void incremental_medians(const Call& call) {
     for (int64_t row = 0; row < changed; ++row) {
       const float *old = before.row(row), *now = w.row(rows[row]);
       for (int64_t j = mine.begin; j < mine.end; ++j) {
-        if (old[j] == now[j]) continue;
-        memory[j].count(old[j], delta, -1);
-        memory[j].count(now[j], delta, 1);
+        const bool counts = counted[rows[row]] != 0, did_count = was_counted[row] != 0;
+        if (counts == did_count && (!counts || old[j] == now[j])) continue;
+        if (did_count) memory[j].count(old[j], delta, -1);
+        if (counts) memory[j].count(now[j], delta, 1);
       }
     }
-    std::vector<Row<float>> column(w.n);
-    for (int64_t j = mine.begin; j < mine.end; ++j) {
+    std::vector<Row<float>> column(n);
+    for (int64_t j = mine.begin; j < mine.end && n > 0; ++j) {
       out[j] = float(memory[j].root(delta, start[j]));
       if (!std::isnan(out[j])) continue;
       // All of W is needed for this column.
       float odd = 0, found[kLanes<float>];
+      auto entry = column.begin();
       for (int64_t k = 0; k < w.n; ++k) {
+        if (counted[k] == 0) continue;
         const float x = w.row(k)[j];
         odd += x - x;
-        vector_at(column[k].entries) = Vector<float>{} + x;
+        vector_at((entry++)->entries) = Vector<float>{} + x;
       }
       if (odd != 0) continue;  // The column is not finite.
-      open += delta_median_tile<float>(column[0].entries, nullptr, sample, double(w.n), delta, start + j, 1, found);
+      open += delta_median_tile<float>(column[0].entries, nullptr, sample, double(n), delta, start + j, 1, found);
       out[j] = found[0];
       memory[j].fill(column, delta, double(found[0]));
     }

@@ -1,4 +1,4 @@
-"""The methods of Table 1 in plain NumPy, written from the papers, with loops over parties."""
+"""The presets in plain NumPy, written from their papers, with loops over parties."""
 
 import numpy as np
 
@@ -6,6 +6,9 @@ N, D, B, E, ROUNDS = 7, 5, 4, 5, 6
 ETA, SIGMA, DELTA = 0.1, 0.5, 0.3
 KAPPA = 1 / (1 + ETA * SIGMA)  # 0.952
 HEAD, BODY, NORM = [0, 3], [1, 2], [4]
+REST = BODY + NORM
+HEAD_STEPS, RATE, RELAXATION, BETA, ETA_SERVER = 2, 0.5, 0.7, 0.8, 0.3
+BETAS, TAU = (0.9, 0.8), 0.01
 LAYOUT = (("head/b", 1), ("body", 2), ("head/w", 1), ("norm", 1))
 
 
@@ -95,7 +98,8 @@ def fedprox(w, w_global, r):
 def fed_plus(personal, w, w_global, r):
     """Take gradient steps from the party's own model, each followed by a move towards w̃ + v_k."""
     for k in r.cohort:
-        v, gradients = personal(w[k] - w_global), []
+        v = personal(w[k] - w_global)
+        gradients = r.past.setdefault(k, []) if r.past is not None else []
         w[k] = (1 - r.lam) * w[k] + r.lam * w_global
         for batch in r.batches[k]:
             gradients.append(r.gradient(w[k], *batch))
@@ -103,8 +107,88 @@ def fed_plus(personal, w, w_global, r):
             w[k] = KAPPA * w[k] + (1 - KAPPA) * (w_global + v)
 
 
+def masked_sgd(w, k, r, columns_of_step):
+    """Train party k by SGD, at step i in the columns ``columns_of_step(i)`` only."""
+    for i, batch in enumerate(r.batches[k]):
+        g, w[k] = r.gradient(w[k], *batch), w[k].copy()
+        columns = columns_of_step(i)
+        w[k][columns] -= ETA * g[columns]
+
+
+def split_model(shared, columns_of_step, w, w_global, r):
+    """Start the shared columns at the global model and the other ones at the party's own values."""
+    for k in r.cohort:
+        w[k] = w[k].copy()
+        w[k][shared] = w_global[shared]
+        masked_sgd(w, k, r, columns_of_step)
+
+
+def fedper(w, w_global, r):
+    """Train the base layers, which begin at the global ones, and the party's own head together."""
+    split_model(REST, lambda i: HEAD + REST, w, w_global, r)
+
+
+def lg_fedavg(w, w_global, r):
+    """Train the party's own body and the head, which begins at the global one, together."""
+    split_model(HEAD, lambda i: HEAD + REST, w, w_global, r)
+
+
+def fedrep(w, w_global, r):
+    """Train the party's own head, with the representation fixed, and then the representation."""
+    split_model(REST, lambda i: HEAD if i < HEAD_STEPS else REST, w, w_global, r)
+
+
+def fedbabu(w, w_global, r):
+    """Train the body only; the head keeps its first values."""
+    split_model(REST, lambda i: REST, w, w_global, r)
+
+
+def mr_mtl(w, w_global, r):
+    """Descend f_k(w) + (λ/2)‖w − w̃‖² from the party's own model."""
+    for k in r.cohort:
+        for batch in r.batches[k]:
+            w[k] = w[k] - ETA * (r.gradient(w[k], *batch) + SIGMA * (w[k] - w_global))
+
+
+def fedavg_decay(w, w_global, r):
+    """Train every active party from the global model with the learning rate η/(1 + rate · t)."""
+    for k in r.cohort:
+        w[k] = w_global
+        for batch in r.batches[k]:
+            w[k] = w[k] - ETA / (1 + RATE * r.t) * r.gradient(w[k], *batch)
+
+
+def local_fixed_point(w, w_global, r):
+    """Take relaxed steps (1 − λ) w + λ T_k(w) from the global model, T_k(w) = w − η∇f_k(w)."""
+    for k in r.cohort:
+        w[k] = w_global
+        for batch in r.batches[k]:
+            image = w[k] - ETA * r.gradient(w[k], *batch)
+            w[k] = (1 - RELAXATION) * w[k] + RELAXATION * image
+
+
+def server_momentum(w, target, memory):
+    """Return the next global model of FedAvgM."""
+    memory["v"] = BETA * memory.get("v", 0) + (w - target)  # Hsu et al.: Δw points uphill.
+    return w - ETA_SERVER * memory["v"]
+
+
+def adaptive_server(rule, w, target, memory):
+    """Return the next global model of FedAdam, FedYogi or FedAdagrad (Reddi et al., Algorithm 2)."""
+    beta1, beta2 = BETAS
+    delta = target - w
+    memory["m"] = m = beta1 * memory.get("m", 0) + (1 - beta1) * delta
+    v = memory.get("v", np.full(len(w), TAU**2))
+    memory["v"] = v = {
+        "adagrad": v + delta**2,
+        "yogi": v - (1 - beta2) * delta**2 * np.sign(v - delta**2),
+        "adam": beta2 * v + (1 - beta2) * delta**2,
+    }[rule]
+    return w + ETA_SERVER * m / (np.sqrt(v) + TAU)
+
+
 def plain(g):
-    """Return the update of SGD from this round's gradients so far."""
+    """Return the update of SGD from the gradients so far."""
     return -ETA * g[-1]
 
 

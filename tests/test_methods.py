@@ -10,9 +10,9 @@ import pytest
 
 import fedplus as fp
 from fedplus.algorithm import AbstractAlgorithm
-from fedplus.baselines.base import AbstractLocalAdaptation
 from fedplus.cli.methods import describe_method
-from fedplus.methods import METHODS, lookup_method
+from fedplus.methods import COMMON, METHODS, lookup_method
+from fedplus.simulation.evaluated_models import is_adapted
 
 NAMES = [
     "local",
@@ -24,6 +24,20 @@ NAMES = [
     "fedgeomed+",
     "fedcomed+",
     "hybrid",
+    "layers",
+    "fedavg-ft",
+    "fedavg-decay",
+    "local-fixed-point",
+    "fedavgm",
+    "fedadam",
+    "fedyogi",
+    "fedadagrad",
+    "fedper",
+    "fedrep",
+    "lg-fedavg",
+    "fedbabu",
+    "mr-mtl",
+    "localupdate",
     "scaffold",
     "pfedme",
     "perfedavg",
@@ -37,7 +51,8 @@ NAMES = [
 ]
 NEEDED = {
     "eta": 0.1, "sigma": 0.5, "eta_l": 0.1, "lam": 0.5, "eta_inner": 0.1, "alpha": 0.1, "beta": 0.1,
-    "eta_c": 0.1, "s": 1.0, "parts": {"*": fp.L2(0.1)}, "layout": (("w", 3),),
+    "eta_c": 0.1, "s": 1.0, "gamma": 0.1, "parts": {"*": fp.L2(0.1)},
+    "layout": (("body", 1), ("head/w", 2)),
 }  # fmt: skip
 
 
@@ -50,7 +65,8 @@ def methods_command(*arguments):
 def build(name):
     method = METHODS[name]
     required = [k for k, v in method.settings.items() if v is inspect.Parameter.empty]
-    return method(**{k: NEEDED[k] for k in required})
+    needed = NEEDED | ({"parts": {"*": fp.Layer(lam=0.5)}} if name == "layers" else {})
+    return method(**{k: needed[k] for k in required})
 
 
 def test_all_methods_have_the_names_that_people_use():
@@ -61,10 +77,35 @@ def test_all_methods_have_the_names_that_people_use():
 def test_every_method_can_be_built_and_evaluates_the_model_that_it_states(name):
     method = build(name)
     assert isinstance(method, AbstractAlgorithm)
-    assert isinstance(method, AbstractLocalAdaptation) == (METHODS[name].judged == "adapted")
+    assert is_adapted(method) == (METHODS[name].judged == "adapted")
     if METHODS[name].judged == "global":
         state = method.init([0.0, 1.0, 2.0], 4)
         assert (method.models(state) == method.w_global(state)).all()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if METHODS[name].is_preset])
+def test_every_preset_takes_the_common_settings_of_algorithm_1(name):
+    """Each has its default in the list, a meaning, and an effect on the method."""
+    other = {
+        "aggregate": fp.CoordinateMedian(), "join": "first", "optimizer": "adam",
+        "keep_optimizer_state": True, "fine_tune": 3,
+    }  # fmt: skip
+    assert set(other) == set(COMMON)
+    if name == "local":  # Its parties send nothing, so there is nothing to join or to aggregate.
+        other = {k: other[k] for k in ("optimizer", "keep_optimizer_state")}
+    assert set(other) <= set(METHODS[name].settings)
+    assert all(METHODS[name].meanings[setting] for setting in METHODS[name].settings)
+    plain = build(name)
+    required = {k: v for k, v in NEEDED.items() if k in METHODS[name].settings}
+    required |= {"parts": {"*": fp.Layer(lam=0.5)}} if name == "layers" else {}
+    required = {
+        k: v for k, v in required.items() if METHODS[name].settings[k] is inspect.Parameter.empty
+    }
+    for setting, value in other.items():
+        method = METHODS[name](**required, **{setting: value})
+        owner = method if hasattr(method, setting) else method.local
+        assert getattr(owner, setting) == value
+        assert method == plain.replace(**{setting: value})
 
 
 def test_an_unknown_name_or_setting_is_rejected_with_the_known_ones():

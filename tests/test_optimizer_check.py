@@ -1,4 +1,7 @@
-"""Optimizers with a learning-rate schedule are rejected, as it would restart in every round."""
+"""Optimizers with a learning-rate schedule are rejected, as it would restart in every round.
+
+``LocalSolve`` calls a function of a learning rate. Those here ignore it and return one of these.
+"""
 
 from typing import NamedTuple
 
@@ -8,7 +11,7 @@ import optax
 import pytest
 
 import fedplus as fp
-from fedplus.local import LocalSolve, ParameterGradient
+from fedplus.local import OPTIMIZERS, LocalSolve, ParameterGradient
 
 DECAY = optax.exponential_decay(0.1, 1, 0.5)
 
@@ -84,21 +87,41 @@ CONSTANT = {
 def test_an_optimizer_with_a_schedule_is_rejected(name):
     message = "constant learning rate, got one with a schedule"
     with pytest.raises(fp.SettingError, match=message) as error:
-        LocalSolve(fp.L2(0.1), eta=0.1, optimizer=SCHEDULED[name])
+        LocalSolve(fp.L2(0.1), eta=0.1, optimizer=lambda rate: SCHEDULED[name])
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_an_optimizer_with_a_schedule_is_accepted_if_its_state_is_kept(name):
+    """It then counts the steps of its party from round to round."""
+    LocalSolve(
+        fp.L2(0.1), eta=0.1, optimizer=lambda rate: SCHEDULED[name], keep_optimizer_state=True
+    )
 
 
 @pytest.mark.parametrize("name", CONSTANT)
 def test_an_optimizer_with_a_constant_rate_is_accepted(name):
     """Adam and similar optimizers also count steps, to correct the bias of their moments."""
-    LocalSolve(fp.L2(0.1), eta=0.1, optimizer=CONSTANT[name])
+    LocalSolve(fp.L2(0.1), eta=0.1, optimizer=lambda rate: CONSTANT[name])
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_with_a_name_is_accepted(name):
+    LocalSolve(fp.L2(0.1), eta=0.1, optimizer=name)
+
+
+def test_other_optimizers_are_rejected_in_one_line():
+    with pytest.raises(fp.SettingError, match=r"got 'adamm'\. Did you mean adamw?\?$"):
+        LocalSolve(fp.L2(0.1), eta=0.1, optimizer="adamm")
+    with pytest.raises(fp.SettingError, match=r"^LocalSolve\.optimizer must be .+ got [^\n]+$"):
+        LocalSolve(fp.L2(0.1), eta=0.1, optimizer=optax.adam(0.1))
 
 
 def test_a_schedule_for_some_parameters_is_rejected_when_training_starts():
     """Its state can only be initialised from a model with these parameters."""
     labels = {"bias": "slow", "weight": "fast"}
     optimizer = optax.multi_transform({"slow": optax.sgd(DECAY), "fast": optax.sgd(0.1)}, labels)
-    local = LocalSolve(fp.L2(0.1), eta=0.1, optimizer=optimizer)
+    local = LocalSolve(fp.L2(0.1), eta=0.1, optimizer=lambda rate: optimizer)
     grad = ParameterGradient(lambda w, batch: w, lambda w: {"bias": w[:1], "weight": w[1:]})
     with pytest.raises(fp.SettingError, match="got one with a schedule"):
         local(jnp.ones(3), jnp.zeros(3), jnp.zeros((2, 1)), 2, grad)

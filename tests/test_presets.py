@@ -4,7 +4,6 @@ The references loop over parties and know only the steps that a party does; the 
 padded with NaN, so that one step too many would show.
 """
 
-import dataclasses
 from functools import partial
 from types import SimpleNamespace
 
@@ -15,29 +14,48 @@ import optax
 import pytest
 
 import fedplus as fp
+from fedplus.schedules import at_round
 from numpy_presets import (
+    BETA,
+    BETAS,
     DELTA,
     ETA,
+    ETA_SERVER,
+    HEAD,
+    HEAD_STEPS,
     LAYOUT,
+    RATE,
+    RELAXATION,
+    REST,
     ROUNDS,
     SIGMA,
+    TAU,
     B,
     D,
     E,
     N,
     adam,
+    adaptive_server,
     by_layer,
     coordinate_median,
     fed_plus,
     fedavg,
+    fedavg_decay,
+    fedbabu,
+    fedper,
     fedprox,
+    fedrep,
     geometric_median,
+    lg_fedavg,
+    local_fixed_point,
     local_sgd,
     mean,
     momentum,
+    mr_mtl,
     plain,
     recursion,
     scaled,
+    server_momentum,
     shrunk,
     thresholded,
 )
@@ -64,17 +82,47 @@ PERSONAL = {
     "hybrid": (HYBRID, partial(fed_plus, by_layer), partial(recursion, by_layer)),
 }
 TABLE_1 = {"local_sgd": (FREE, local_sgd, mean)} | ONE_MODEL | PERSONAL
+SPLIT, HEADS = FREE | {"layout": LAYOUT}, {"head_steps": HEAD_STEPS}
+ADAPTIVE = FREE | {"eta_server": ETA_SERVER, "beta1": BETAS[0], "tau": TAU}
+MOMENTUM = FREE | {"eta_server": ETA_SERVER, "beta": BETA}
+ROBUST = {"aggregate": fp.GeometricMedian()}
+OTHERS = {
+    "fedper": (SPLIT, fedper, mean),
+    "lg_fedavg": (SPLIT, lg_fedavg, mean),
+    "fedrep": (SPLIT | HEADS, fedrep, mean),
+    "br_mtrl": (SPLIT | HEADS | ROBUST, fedrep, geometric_median),
+    "fedbabu": (SPLIT, fedbabu, mean),
+    "fedavg_ft": (FREE, fedavg, mean),
+    "mr_mtl": (FREE | {"lam": SIGMA}, mr_mtl, mean),
+    "fedavg_decay": (FREE | {"rate": RATE}, fedavg_decay, mean),
+    "local_fixed_point": (FREE | {"relaxation": RELAXATION}, local_fixed_point, mean),
+    "fedavgm": (MOMENTUM, fedavg, mean),
+    "fedadam": (ADAPTIVE | {"beta2": BETAS[1]}, fedavg, mean),
+    "fedyogi": (ADAPTIVE | {"beta2": BETAS[1]}, fedavg, mean),
+    "fedadagrad": (ADAPTIVE, fedavg, mean),
+}
+ALL = TABLE_1 | OTHERS
+FUNCTIONS = {"br_mtrl": "fedrep"}  # The presets with another name than in ``ALL``.
+SHARED = dict.fromkeys(["fedper", "fedrep", "br_mtrl", "fedbabu"], REST) | {"lg_fedavg": HEAD}
+SERVERS = {
+    "fedavgm": server_momentum,
+    "fedadam": partial(adaptive_server, "adam"),
+    "fedyogi": partial(adaptive_server, "yogi"),
+    "fedadagrad": partial(adaptive_server, "adagrad"),
+}
+START = np.linspace(-0.5, 0.5, D)
 every_row = pytest.mark.parametrize("name", TABLE_1)
+every_preset = pytest.mark.parametrize("name", ALL)
 
 
-def preset(name, **local):
-    algorithm = getattr(fp.presets, name)(**TABLE_1[name][0])
-    return dataclasses.replace(algorithm, local=dataclasses.replace(algorithm.local, **local))
+def preset(name, **settings):
+    make = getattr(fp.presets, FUNCTIONS.get(name, name))
+    return make(**ALL[name][0]).replace(**settings)
 
 
 def assert_close(name, got, expected):
     """Require equality up to rounding, and for geometric medians up to their accuracy."""
-    atol = {"rfa": 1e-4, "fedgeomed_plus": 1e-5, "hybrid": 1e-5}.get(name, 1e-11)
+    atol = {"rfa": 1e-4, "br_mtrl": 1e-4, "fedgeomed_plus": 1e-5, "hybrid": 1e-5}.get(name, 1e-11)
     jax.tree.map(partial(np.testing.assert_allclose, rtol=0, atol=atol), got, expected)
 
 
@@ -110,21 +158,40 @@ def draw(active, grad, *, weighted=False, **more):
         yield work, SimpleNamespace(cohort=cohort, batches=batches, gradient=GRADIENT[grad], **more)
 
 
-def assert_equals_reference(name, algorithm, active, grad, *, weighted=False, lam=0, move=plain):
-    _, train, aggregate = TABLE_1[name]
-    w_global = np.zeros(D)
-    w, state = [w_global] * N, algorithm.init(jnp.zeros(D), N)
-    for work, r in draw(active, grad, weighted=weighted, lam=lam, move=move):
+def assert_equals_reference(
+    name, algorithm, active, grad, *, weighted=False, lam=0, move=plain, past=None
+):
+    """Compare every round; the reference keeps the gradients of each party in ``past``, if it is given.
+
+    A party's first round starts at the current global model, and it counts from then on. With
+    join="first" it does so from the first round on.
+    """
+    _, train, aggregate = ALL[name]
+    shared, server, memory = SHARED.get(name, range(D)), SERVERS.get(name), {}
+    shared = list(shared)
+    w_global = START.copy()
+    w, state = [w_global] * N, algorithm.init(jnp.asarray(START), N)
+    joined = set(range(N)) if algorithm.join == "first" else set()
+    rounds = draw(active, grad, weighted=weighted, lam=lam, move=move, past=past)
+    for t, (work, r) in enumerate(rounds):
+        r.t = t
+        for k in set(r.cohort) - joined:
+            w[k] = w_global
+        joined |= set(r.cohort)
         train(w, w_global, r)
-        counted = list(range(N)) if algorithm.over == "all" else r.cohort
+        counted = sorted(joined) if algorithm.over == "all" else r.cohort
         a = np.ones(N) if work.weights is None else np.asarray(work.weights)
-        w_global = aggregate([w[k] for k in counted], a[counted])
-        state, result = run_round(algorithm, state, work, grad)
-        assert_close(name, state, fp.State(w_global, np.array(w)))
+        target = aggregate([w[k][shared] for k in counted], a[counted])
+        w_global = w_global.copy()
+        w_global[shared] = target if server is None else server(w_global[shared], target, memory)
+        state, result = run_round(at_round(algorithm, t), state, work, grad)
+        assert_close(name, (state.w_global, state.w_local), (w_global, np.array(w)))
+        if not isinstance(state.joined, tuple):
+            assert set(np.flatnonzero(state.joined)) == joined
         assert result.aggregate.converged
 
 
-@every_row
+@every_preset
 @pytest.mark.parametrize("active", [N, 4])
 def test_a_preset_equals_the_method_that_it_names(name, active):
     """Every round is compared, with different E_k; if all parties are active, with weights."""
@@ -132,13 +199,23 @@ def test_a_preset_equals_the_method_that_it_names(name, active):
     assert_equals_reference(name, preset(name), active, grad, weighted=active == N)
 
 
+@pytest.mark.parametrize("name", ["local_sgd", *PERSONAL, "mr_mtl"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_personal_preset_may_count_all_parties_from_the_first_round_on(name, weighted):
+    """With join="first" and over="all", this is Algorithm 1 as printed (Deviation D13)."""
+    algorithm = preset(name, join="first", over="all")
+    assert_equals_reference(name, algorithm, 3, squares, weighted=weighted)
+
+
 @every_row
-def test_a_preset_may_aggregate_all_or_only_active_parties(name):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_preset_may_aggregate_all_or_only_active_parties(name, weighted):
     """Deviation D1: ``over`` has the other value than in the preset."""
     algorithm = preset(name)
     over = {"all": "active", "active": "all"}[algorithm.over]
     active = 3 if over == "all" else 4  # Many parties are inactive, and medians are intervals.
-    assert_equals_reference(name, dataclasses.replace(algorithm, over=over), active, squares)
+    algorithm = algorithm.replace(over=over)
+    assert_equals_reference(name, algorithm, active, squares, weighted=weighted)
 
 
 @pytest.mark.parametrize("name", PERSONAL)
@@ -147,38 +224,95 @@ def test_a_personal_preset_may_start_at_a_mixture(name):
     assert_equals_reference(name, preset(name, lam=0.001), 4, squares, lam=0.001)
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "move"), [(optax.sgd(ETA, momentum=0.9), momentum), (optax.adam(ETA), adam)]
-)
-def test_an_optax_optimizer_replaces_the_gradient_step(optimizer, move):
+OPTIMIZERS = {
+    "momentum": ("momentum", momentum),
+    "adam": ("adam", adam),
+    "function": (lambda rate: optax.sgd(rate, momentum=0.9), momentum),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_an_optimizer_replaces_the_gradient_step(optimizer):
     """Its state is initialised in every round, and the move towards the anchor stays the same."""
+    optimizer, move = OPTIMIZERS[optimizer]
     algorithm = preset("fedavg_plus", optimizer=optimizer)
     assert_equals_reference("fedavg_plus", algorithm, 4, squares, move=move)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("active", [N, 3])
+def test_a_party_may_keep_its_optimizer_state(optimizer, active):
+    """It equals a loop that never resets the optimizer, also if the party skips rounds."""
+    optimizer, move = OPTIMIZERS[optimizer]
+    algorithm = preset("fedavg_plus", optimizer=optimizer, keep_optimizer_state=True)
+    assert_equals_reference("fedavg_plus", algorithm, active, squares, move=move, past={})
+    with pytest.raises(AssertionError):  # It differs from the optimizer that is reset.
+        assert_equals_reference("fedavg_plus", algorithm, active, squares, move=move)
+
+
+def test_a_kept_optax_schedule_counts_the_steps_of_each_party():
+    """With E_k steps per round, the learning rate of step i of party k depends on all its steps."""
+
+    def decaying(g):
+        return -ETA * 0.9 ** (len(g) - 1) * g[-1]
+
+    def optimizer(rate):
+        return optax.sgd(optax.exponential_decay(rate, 1, 0.9))
+
+    algorithm = preset("fedavg_plus", optimizer=optimizer, keep_optimizer_state=True)
+    assert_equals_reference("fedavg_plus", algorithm, 3, squares, move=decaying, past={})
+    batches = jnp.ones((N, 2, B, D)), jnp.ones((N, 2, B))  # It may be fine-tuned, too.
+    models = jnp.zeros((N, D))
+    adapted = algorithm.replace(fine_tune=2).adapt(models, batches, squares)
+    first = -ETA * GRADIENT[squares](np.zeros(D), np.ones((B, D)), np.ones(B))
+    second = first - 0.9 * ETA * GRADIENT[squares](first, np.ones((B, D)), np.ones(B))
+    np.testing.assert_allclose(adapted, np.tile(second, (N, 1)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["fedbabu", "fedavg_ft", "fedavg_plus"])
+def test_fine_tuning_takes_gradient_steps_on_the_whole_model_without_a_pull(name):
+    algorithm = preset(name, fine_tune=3)
+    state, _ = state_after_some_rounds(algorithm)
+    rng = np.random.default_rng(7)
+    x, y = rng.normal(size=(N, 3, B, D)), rng.normal(size=(N, 3, B))
+    models = algorithm.models(state)
+    adapted = algorithm.adapt(models, (jnp.asarray(x), jnp.asarray(y)), squares)
+    assert algorithm.adaptation_steps == 3
+    for k, w in enumerate(np.asarray(models)):
+        for i in range(3):
+            w = w - ETA * GRADIENT[squares](w, x[k, i], y[k, i])
+        np.testing.assert_allclose(adapted[k], w, rtol=1e-12)
+    if name == "fedbabu":  # It begins at the global body and the first head.
+        first = np.zeros((N, len(HEAD)))
+        np.testing.assert_array_equal(np.asarray(models)[:, HEAD], first)
+        np.testing.assert_array_equal(models, np.tile(state.w_global, (N, 1)))
 
 
 def state_after_some_rounds(algorithm):
     """Return a state after some rounds, and the work of the next round."""
     state = algorithm.init(jnp.zeros(D), N)
     *past, (work, _) = draw(4, squares)
-    for past_work, _ in past:
-        state, _ = run_round(algorithm, state, past_work, squares)
+    for t, (past_work, _) in enumerate(past):
+        state, _ = run_round(at_round(algorithm, t), state, past_work, squares)
     return state, work
 
 
-@every_row
+@every_preset
 def test_all_parties_start_with_the_global_model(name):
     """Alg. 1, l. 1."""
     start = np.arange(float(D))
-    expected = fp.State(start, np.array([start] * N))
-    jax.tree.map(np.testing.assert_array_equal, preset(name).init(start, N), expected)
+    state = preset(name).init(start, N)
+    np.testing.assert_array_equal(state.w_global, start)
+    np.testing.assert_array_equal(state.w_local, [start] * N)
+    assert not np.any(state.joined)
 
 
-@every_row
+@every_preset
 def test_inactive_parties_keep_their_models(name):
     """Alg. 1, l. 8-9: they are the same bit by bit, while parties that take a step change."""
     algorithm = preset(name)
     state, work = state_after_some_rounds(algorithm)
-    after, _ = run_round(algorithm, state, work, squares)
+    after, _ = run_round(at_round(algorithm, ROUNDS - 1), state, work, squares)
     same = np.all(after.w_local == state.w_local, axis=1)
     assert not same[work.cohort[work.steps > 0]].any()
     assert np.delete(same, work.cohort).all()
@@ -189,12 +323,28 @@ def test_the_evaluated_models_are_those_that_parties_use(name):
     """Deviation D7: they are w̃ for λ = 1, and the personal w_k for λ < 1."""
     algorithm = preset(name)
     state, _ = state_after_some_rounds(algorithm)
+    assert np.all(state.joined)
     expected = [state.w_global] * N if name in ONE_MODEL else state.w_local
     np.testing.assert_array_equal(algorithm.models(state), expected)
     np.testing.assert_array_equal(preset(name, lam=0.999).models(state), state.w_local)
 
 
-@pytest.mark.parametrize("name", ["fedprox", "fedgeomed_plus"])
+def test_a_party_that_never_took_part_uses_the_global_model():
+    """It has no personal part, whether the state says so for all parties or for some."""
+    algorithm = preset("fedgeomed_plus")
+    state, rounds = algorithm.init(jnp.asarray(START), N), list(draw(2, squares))
+    for work, _ in rounds[:2]:
+        state, _ = run_round(algorithm, state, work, squares)
+    new = np.flatnonzero(~state.joined)
+    assert 0 < len(new) < N
+    np.testing.assert_array_equal(algorithm.models(state)[new], [state.w_global] * len(new))
+    np.testing.assert_array_equal(algorithm.models(state, new), [state.w_global] * len(new))
+    assert not np.asarray(algorithm.personal_parts(state, new)).any()
+    old = np.flatnonzero(state.joined)
+    np.testing.assert_array_equal(algorithm.models(state)[old], state.w_local[old])
+
+
+@pytest.mark.parametrize("name", ["fedprox", "fedgeomed_plus", "fedrep", "fedadam"])
 def test_a_compiled_round_equals_an_eager_one(name):
     """The state and the convergence of the aggregation are the same."""
     algorithm = preset(name)

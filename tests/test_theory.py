@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import fedplus as fp
+from fedplus import schedules
 
 pytestmark = pytest.mark.usefixtures("x64_throughout")
 
@@ -80,9 +81,12 @@ def party(goal, k):
 
 
 def make(name, bend, *, flat=False):
-    """Return a variant with η = 1/L_f, its objective, and L = L_f + σ."""
+    """Return a variant with η = 1/L_f, its objective, and L = L_f + σ.
+
+    All parties count from the first round on, as printed in Algorithm 1.
+    """
     data, lipschitz = federation(bend, flat=flat)
-    method = VARIANTS[name](eta=1 / lipschitz, sigma=0.1 * lipschitz)
+    method = VARIANTS[name](eta=1 / lipschitz, sigma=0.1 * lipschitz).replace(join="first")
     goal = fp.Objective(psi=method.local.psi, sigma=method.local.sigma, loss=loss, data=data)
     return method, goal, 1.1 * lipschitz
 
@@ -103,14 +107,16 @@ def simulate(method, goal, cohorts, steps):
     """Return W^t, F_σ(W^t) by w̃^t, and the ‖∇F_k‖² of all parties, at each t of several runs."""
 
     def run_round(state, draw):
-        cohort, steps = draw
+        cohort, steps, t = draw
         work = fp.Work(cohort, jnp.stack([cohort] * MAX_STEPS, axis=1), steps)
-        new, _ = method.round(state, work, lambda w, k: jax.grad(loss)(w, party(goal, k)))
+        now = schedules.at_round(method, t)
+        new, _ = now.round(state, work, lambda w, k: jax.grad(loss)(w, party(goal, k)))
         grads2 = jnp.sum(goal.grad_f_k(state.w_local, state.w_global) ** 2, axis=1)
         return new, (state.w_local, goal.f_sigma(state.w_local, state.w_global), grads2)
 
     start = method.init(jnp.ones(D), N)
-    return jax.lax.map(lambda draws: jax.lax.scan(run_round, start, draws)[1], (cohorts, steps))
+    ts = jnp.broadcast_to(jnp.arange(ROUNDS), steps.shape[:2])
+    return jax.lax.map(lambda draws: jax.lax.scan(run_round, start, draws)[1], (cohorts, steps, ts))
 
 
 @jax.jit
@@ -122,16 +128,16 @@ def objectives(goal, w_local):
 hessians = jax.jit(jax.vmap(jax.vmap(jax.hessian(loss)), (0, None)))
 
 
-def runs(method, goal, *, active, most_steps=MAX_STEPS):
-    """Return S^t, W^t, F_σ(W^t) and ‖∇F_k‖² of four runs with random cohorts and E_k."""
+def runs(method, goal, *, active, most_steps=MAX_STEPS, begin=0):
+    """Return S^t, W^t, F_σ(W^t) and ‖∇F_k‖² from round ``begin`` on, of four runs with random draws."""
     rngs = [np.random.default_rng(seed) for seed in range(4)]
     cohorts = np.array([[r.permutation(N)[:active] for _ in range(ROUNDS)] for r in rngs])
     steps = np.array([r.integers(1, most_steps + 1, (ROUNDS, active)) for r in rngs])
     w_local, at_w_global, grads2 = map(np.asarray, simulate(method, goal, cohorts, steps))
     heights = np.asarray(objectives(goal, w_local))
     if method.over == "all":  # Eq. (Z_w_update): w̃^t and Θ^t minimise H_σ(W^t, ·, ·).
-        np.testing.assert_allclose(at_w_global, heights, rtol=1e-10)
-    return cohorts, w_local, heights, grads2
+        np.testing.assert_allclose(at_w_global[:, begin:], heights[:, begin:], rtol=1e-10)
+    return tuple(values[:, begin:] for values in (cohorts, w_local, heights, grads2))
 
 
 def minimum(name, goal):
@@ -199,6 +205,29 @@ def test_objective_never_rises_and_gradients_vanish(name, bend, active):
     assert (np.diff(heights) <= 1e-13 * heights[0, 0] - enough[:, :-1]).all()
     assert grads2[:, -1].sum(axis=1).mean() < 1e-7 * grads2[:, 0].sum(axis=1).mean()
     assert (np.linalg.eigvalsh(hessians(w_local[0], goal.data)).min() < 0) == bool(bend)
+
+
+@every_variant
+@convex_or_not
+def test_theorem_1_holds_once_schedules_are_constant_and_all_parties_have_joined(name, bend):
+    """By default a party counts from its first round on (D13); before, F_σ is not what is minimised."""
+    method, goal, lipschitz = make(name, bend)
+    eta, sigma = method.local.eta, method.local.sigma
+    scheduled = method.replace(
+        join="current",
+        eta=schedules.Cosine(eta / 10, eta, rounds=8),
+        sigma=schedules.Linear(0.0, sigma, rounds=12),
+        lam=schedules.WarmUp(rounds=20),
+    )
+    begin = int(schedules.constant_from(scheduled))
+    assert begin == 20
+    rngs = [np.random.default_rng(seed) for seed in range(4)]  # The cohorts of ``runs``.
+    for rng in rngs:
+        assert {k for _ in range(begin) for k in rng.permutation(N)[:3]} == set(range(N))
+    cohorts, _, heights, grads2 = runs(scheduled, goal, active=3, begin=begin)
+    enough = np.take_along_axis(grads2, cohorts, axis=2).sum(axis=2) / (2 * N * lipschitz)
+    assert (np.diff(heights) <= 1e-13 * heights[0, 0] - enough[:, :-1]).all()
+    assert grads2[:, -1].sum(axis=1).mean() < 1e-6 * grads2[:, 0].sum(axis=1).mean()
 
 
 @pytest.mark.parametrize("name", ["FedAvg+", "FedGeoMed+"])

@@ -16,7 +16,7 @@ from papers.fed_plus import schedule_table
 
 PAPER = Path(__file__).parent
 PAGE, RESULTS = PAPER / "README.md", PAPER / "results"
-_BLOCK = re.compile(r"<!-- ([\w-]+) -->(\n?)(.*?)<!-- end -->", re.DOTALL)
+_BLOCK = re.compile(r"<!-- ([\w+-]+) -->(\n?)(.*?)<!-- end -->", re.DOTALL)
 
 
 def fill_blocks(page: str, blocks: Mapping[str, str]) -> str:

@@ -1,6 +1,6 @@
 """The public names of ``fedplus``, which ``fedplus.__init__`` imports on first use."""
 
-from fedplus import baselines, methods, models, presets
+from fedplus import baselines, methods, models, presets, schedules, server_optimizer
 from fedplus._types import settings
 from fedplus.aggregation import (
     AbstractAggregator,
@@ -21,9 +21,12 @@ from fedplus.check import SettingError
 from fedplus.data import Federation
 from fedplus.experiments.dataframes import read_run
 from fedplus.kappa import KappaWarning
+from fedplus.layers import Layer, Layers
 from fedplus.local import LocalSolve
 from fedplus.objective import FixedPoint, Objective
+from fedplus.parameter_groups import ByLayer, PrivateLayers
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Custom, Quadratic, Zero
+from fedplus.schedules import at_round
 from fedplus.simulation import Run, simulate, sweep, tune
 from fedplus.work import Work
 
@@ -36,6 +39,7 @@ __all__ = [
     "Aggregate",
     "Anchor",
     "Blocks",
+    "ByLayer",
     "CentredClipping",
     "CoordinateMedian",
     "Custom",
@@ -45,12 +49,15 @@ __all__ = [
     "GeometricMedian",
     "KappaWarning",
     "Krum",
+    "Layer",
+    "Layers",
     "LocalSolve",
     "Mean",
     "Moreau",
     "NormClipping",
     "Objective",
     "Outcome",
+    "PrivateLayers",
     "Quadratic",
     "Recursion",
     "Run",
@@ -59,12 +66,15 @@ __all__ = [
     "TrimmedMean",
     "Work",
     "Zero",
+    "at_round",
     "baselines",
     "direct_aggregate",
     "methods",
     "models",
     "presets",
     "read_run",
+    "schedules",
+    "server_optimizer",
     "settings",
     "simulate",
     "sweep",

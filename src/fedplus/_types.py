@@ -6,6 +6,7 @@ second earlier without JAX.
 
 import dataclasses
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, dataclass_transform
 
 import numpy as np
@@ -51,10 +52,29 @@ def settings(cls: Cls) -> Cls:
     (several δ at once). ``__post_init__`` checks the user's values; JAX does not call it when it
     rebuilds an instance from leaves.
     """
-    settings_class: Any = dataclasses.dataclass(frozen=True)(cls)
+    settings_class: Any = dataclasses.dataclass(frozen=True)(_with_hooks(cls))
     _UNREGISTERED.append(settings_class)
     register_settings()
     return cast(Cls, settings_class)
+
+
+FIELD_HOOKS: list[Callable[[Any], None]] = []
+"""Functions that ``settings`` calls with every new instance before its own checks. The module
+``fedplus.schedules``, which this module must not import, adds one."""
+
+
+def _with_hooks(cls: Any) -> Any:
+    """Return the class, whose ``__post_init__`` now calls ``FIELD_HOOKS`` first."""
+    check = getattr(cls, "__post_init__", None)
+
+    def post_init(self: Any) -> None:
+        for hook in FIELD_HOOKS:
+            hook(self)
+        if check is not None:
+            check(self)
+
+    cls.__post_init__ = post_init
+    return cls
 
 
 _UNREGISTERED: list[type] = []

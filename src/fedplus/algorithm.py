@@ -9,20 +9,25 @@
 - l. 11–14, Local-Solve: ``local.LocalSolve``.
 """
 
+import dataclasses
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from typing_extensions import override
 
 from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import AbstractAggregator, Aggregate, ChangedRows, Moreau
-from fedplus.check import is_concrete, require
+from fedplus.check import is_concrete, require, require_integer
 from fedplus.local import Batch, Grad, LocalSolve
-from fedplus.psi import Anchor
+from fedplus.parameter_groups import ByLayer, PrivateLayers, per_entry
+from fedplus.psi import AbstractPsi, Anchor, Blocks, Zero
+from fedplus.schedules import schedules_of
+from fedplus.server_optimizer import AbstractServerOptimizer
 from fedplus.uploads import Uploads
-from fedplus.work import Each, Work, finite_or, first_model, require_state
+from fedplus.work import Each, Work, first_model, require_state
 
 StateT = TypeVar("StateT")
 
@@ -37,6 +42,12 @@ class State(NamedTuple):
     memory: Any = ()
     """The aggregator's memory of this W (see ``AbstractAggregator.update``). Set it to ``()`` if you
     replace ``w_local``."""
+    joined: Any = ()
+    """(N,): True for parties that have taken part in a round. ``()``: all parties count."""
+    optimizer: Any = ()
+    """(N, S): the raveled state of each party's optimizer. ``()``: it is not kept."""
+    server: Any = ()
+    """The state of the server's optimizer. ``()``: there is none."""
 
 
 class Outcome(NamedTuple):
@@ -47,8 +58,8 @@ class Outcome(NamedTuple):
     solved: Matrix
     """(K, d): the active parties' models after their local steps, before the aggregation."""
     diverged: Array
-    """(K,): True for a party whose local steps ended in NaN or Inf. Such a party keeps the model from
-    which its steps started."""
+    """(K,): how often a party's local steps diverged (see ``Work.accept``). After each time but the
+    last, they were repeated with smaller steps; after the last, the party keeps its model."""
     dropped: Array
     """The number of models that the aggregation left out: absent, or not finite on arrival."""
 
@@ -65,6 +76,25 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
     """The number of minibatches that a party needs for one local step."""
     needs_validation: ClassVar[bool] = False
     """True if parties compare models on validation samples (``Work.validation``)."""
+    can_join: ClassVar[bool] = True
+    """True if a party can train beside the server's models alone, without those of other parties."""
+
+    @final
+    def party_fields(self, state: StateT) -> tuple[str, ...]:
+        """Return the names in ``per_party`` of the fields that this state has."""
+        return tuple(name for name in self.per_party if not isinstance(getattr(state, name), tuple))
+
+    @final
+    def add_new_parties(self, state: Any, first: Vector, parties: int) -> Any:
+        """Return the state with the server's fields of ``state`` and the rows of new parties alone.
+
+        Args:
+            state: A state, of any parties.
+            first: (d,), the model at which the new parties start.
+            parties: The number of new parties.
+        """
+        new = self.init(first, parties)
+        return state._replace(**{name: getattr(new, name) for name in self.per_party})
 
     @abstractmethod
     def init(self, w_global: Vector, parties: int) -> StateT:
@@ -120,9 +150,29 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
         """Return (d,), the model that the server would send to a new party."""
 
 
+class AbstractLocalAdaptation(ABC):
+    """A method whose parties adapt a model to their own samples before they use it."""
+
+    @property
+    @abstractmethod
+    def adaptation_steps(self) -> int:
+        """The number of minibatches that ``adapt`` needs. 0: parties use their models as they are."""
+
+    @abstractmethod
+    def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
+        """Return (K, d), the models that parties use after adaptation.
+
+        Args:
+            models: (K, d), the models before adaptation.
+            batches: ``adaptation_steps`` minibatches per party, as in ``Work.batches``.
+            grad: (w, batch) ↦ ∇f_k(w) on that batch.
+            each: Maps a function over the parties.
+        """
+
+
 @final
 @settings
-class FedPlus(AbstractAlgorithm[State]):
+class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
     """Fed+, and with other settings every method of the paper's Table 1 (see ``presets``).
 
     Args:
@@ -131,36 +181,93 @@ class FedPlus(AbstractAlgorithm[State]):
         over: The models that line 10 aggregates. "all": those of all N parties, with the last model
             of each inactive party, as Theorem 1 requires. "active": only those of the active parties
             (Deviation D1).
+        join: How a party takes part for the first time. "current": it starts at the current w̃, and
+            counts in line 10 from then on. "first": it starts at the first model and counts with it
+            from the first round on, as printed in Algorithm 1 (Deviation D18).
+        private: The layers that never leave a party. None: there are none.
+        server: How w̃ moves to 𝒜(W). None: w̃ becomes 𝒜(W).
+        fine_tune: The number of gradient steps, without a pull, with which a party adapts its model
+            before it uses it.
 
     Paper: Algorithm 1.
     """
 
-    per_party: ClassVar[tuple[str, ...]] = ("w_local",)
+    per_party: ClassVar[tuple[str, ...]] = ("w_local", "joined", "optimizer")
 
     local: LocalSolve
     aggregate: AbstractAggregator | None = None
     over: Literal["all", "active"] = static_field(default="all")
+    join: Literal["current", "first"] = static_field(default="current")
+    private: PrivateLayers | None = static_field(default=None)
+    server: AbstractServerOptimizer | None = None
+    fine_tune: int = static_field(default=0)
 
     def __post_init__(self) -> None:
         is_solver = isinstance(self.local, LocalSolve)
         require(is_solver, "FedPlus.local", repr(self.local), "a LocalSolve")
-        require(
-            self.aggregate is None or isinstance(self.aggregate, AbstractAggregator),
-            "FedPlus.aggregate",
-            repr(self.aggregate),
-            "an aggregator or None",
-            "E.g. Moreau(L2(0.1)).",
-        )
+        for name, kind, example in (
+            ("aggregate", AbstractAggregator, "an aggregator or None. E.g. Moreau(L2(0.1))"),
+            ("private", PrivateLayers, "a PrivateLayers or None"),
+            ("server", AbstractServerOptimizer, "a server optimizer or None"),
+        ):
+            value = getattr(self, name)
+            ok = value is None or isinstance(value, kind)
+            allowed, _, advice = example.partition(". ")
+            require(ok, f"FedPlus.{name}", repr(value), allowed, f"{advice}." if advice else "")
         is_valid = self.over in ("all", "active")
         require(is_valid, "FedPlus.over", repr(self.over), '"all" or "active"')
+        is_valid = self.join in ("current", "first")
+        require(is_valid, "FedPlus.join", repr(self.join), '"current" or "first"')
+        require_integer("FedPlus.fine_tune", self.fine_tune, 0)
+        if self.private is not None:
+            for name, symbol in (("lam", "λ"), ("sigma", "σ")):
+                value = getattr(self.local, name)
+                values = value.at(self.private.names) if isinstance(value, ByLayer) else [value]
+                is_zero = not is_concrete(values) or all(np.all(x == 0) for x in values)
+                require(
+                    is_zero, f"{symbol} of private layers", ", ".join(map(repr, values)), "0",
+                    "They have no global model to move to. fedplus.Layers sets the other layers'.",
+                )  # fmt: skip
+
+    def replace(self, **settings: Any) -> "FedPlus":
+        """Return the same method with other settings of ``FedPlus`` or of its ``LocalSolve``.
+
+        >>> from fedplus import presets
+        >>> presets.fedavg(eta=0.1).replace(optimizer="adam", eta=0.001).local.optimizer
+        'adam'
+        """
+        own = {field.name for field in dataclasses.fields(self)}
+        of_local = {field.name for field in dataclasses.fields(self.local)}
+        for name in settings:
+            allowed = f"one of: {', '.join(sorted(own | of_local))}"
+            require(name in own | of_local, "setting of FedPlus", name, allowed)
+        local = {name: value for name, value in settings.items() if name in of_local}
+        rest = {name: value for name, value in settings.items() if name in own}
+        if local:
+            rest["local"] = dataclasses.replace(rest.get("local", self.local), **local)
+        return dataclasses.replace(self, **rest)
 
     @property
     def aggregator(self) -> AbstractAggregator:
-        """𝒜, which aggregates the models in line 10 of Algorithm 1."""
-        return self.aggregate or Moreau(self.local.psi)
+        """𝒜, which aggregates the shared layers of the models in line 10 of Algorithm 1."""
+        return self.aggregate or Moreau(self.shared_psi)
+
+    @property
+    def shared_psi(self) -> AbstractPsi:
+        """ψ of the shared layers."""
+        psi = self.local.psi
+        if self.private is not None and isinstance(psi, Blocks):
+            return psi.without(self.private.names)
+        return psi
 
     @override
-    def init(self, w_global: Vector, parties: int, cohort: int | None = None) -> State:
+    def init(
+        self,
+        w_global: Vector,
+        parties: int,
+        cohort: int | None = None,
+        track_joining: bool = True,
+    ) -> State:
         """Return the state before the first round.
 
         Args:
@@ -168,61 +275,125 @@ class FedPlus(AbstractAlgorithm[State]):
             parties: N.
             cohort: K, if each round trains K parties, unweighted and without faults. The aggregator
                 then keeps a memory from round to round if this saves time. None: no memory.
+            track_joining: Whether to record who has taken part, which ``join="current"`` needs unless
+                all parties take part in the first round, or the method is stateless.
         """
         w_global = first_model(w_global, parties)
+        shared = self.shared(w_global)
         memory: Any = ()
-        if cohort is not None and self.over == "all":
-            memory = self.aggregator.init(w_global, parties, cohort)
-        return State(w_global, jnp.tile(w_global, (parties, 1)), memory)  # Alg. 1, l. 1
+        # A memory is valid for constant settings only.
+        if cohort is not None and self.over == "all" and not schedules_of(self.aggregator):
+            memory = self.aggregator.init(shared, parties, cohort)
+        joined: Any = ()
+        if self.join == "current" and track_joining and not self.is_stateless():
+            joined = jnp.zeros(parties, bool)
+        optimizer: Any = ()
+        if self.local.keep_optimizer_state:
+            optimizer = jnp.tile(self.local.init_optimizer(w_global), (parties, 1))
+        server = () if self.server is None else self.server.init(shared)
+        w_local = jnp.tile(w_global, (parties, 1))  # Alg. 1, l. 1
+        return State(w_global, w_local, memory, joined, optimizer, server)
 
     @override
     def round(
         self, state: State, work: Work, grad: Grad, each: Each = jax.vmap
     ) -> tuple[State, Outcome]:
-        work = work.checked(require_state(state.w_global, state.w_local))
+        parties = require_state(state.w_global, state.w_local)
+        work = work.checked(parties)
         w_global = state.w_global
         before = work.gather(state.w_local)
+        was_joined = None if isinstance(state.joined, tuple) else work.gather(state.joined)
+        w_k = before if was_joined is None else jnp.where(was_joined[:, None], before, w_global)
+        has_optimizer = not isinstance(state.optimizer, tuple)
+        rows = [work.gather(state.optimizer)] if has_optimizer else []
 
-        def solve(w_k: Vector, batches: Batch, steps: Array | int) -> tuple[Vector, Array]:
-            solved = self.local(w_k, w_global, batches, steps, grad)  # l. 11-14
-            return finite_or(solved, self.local.start(w_k, w_global))
+        def solve(w_k: Vector, *args: Any) -> Any:
+            *row, batches, steps = args
+            solved, new_row = self.local.solve(w_k, w_global, batches, steps, grad, *row)
+            start = self.local.start(w_k, w_global)
+            return work.accept((solved, new_row), (start, row[0] if row else None), batches)
 
-        solved, diverged = work.map(each, solve, before)  # Alg. 1, l. 5-7
+        (solved, new_rows), diverged = work.map(each, solve, w_k, *rows)  # Alg. 1, l. 5-7
         w_local = work.scatter(state.w_local, solved)  # l. 8-9
+        new = state._replace(w_local=w_local)
+        counted = None
+        if was_joined is not None:
+            new = new._replace(joined=work.scatter(state.joined, jnp.ones_like(was_joined)))
+            counted = None if work.is_everyone(parties) and work.present is None else new.joined
+        if has_optimizer:
+            new = new._replace(optimizer=work.scatter(state.optimizer, new_rows))
         if self.over == "all":
-            uploads = Uploads.of_all(work, w_local, w_global)
+            uploads = Uploads.of_all(work, w_local, w_global, counted)
         else:
             uploads = Uploads.of_cohort(work, solved, w_global)
-        changed = ChangedRows(jnp.asarray(work.cohort), before)
+        changed = ChangedRows(jnp.asarray(work.cohort), self.shared(before), was_joined)
+        uploads = uploads._replace(models=self.shared(uploads.models))
         # l. 10: w̃ ← 𝒜(W)
-        result, memory = uploads.aggregate(self.aggregator, w_global, state.memory, changed)
-        return State(result.w, w_local, memory), Outcome(result, solved, diverged, uploads.dropped)
+        shared = self.shared(w_global)
+        result, memory = uploads.aggregate(self.aggregator, shared, state.memory, changed)
+        w, server = result.w, state.server
+        if self.server is not None:
+            w, server = self.server.step(shared, result.w, state.server)
+        if self.private is not None:
+            w = self.private.replace_shared(w_global, w)
+        new = new._replace(w_global=w, memory=memory, server=server)
+        return new, Outcome(result, solved, diverged, uploads.dropped)
+
+    def shared(self, models: Array) -> Array:
+        """Return the columns of models that parties send: all but those of private layers."""
+        return models if self.private is None else self.private.shared(models)
 
     @override
     def is_stateless(self) -> bool:
         """Return True if λ = 1 and v_k = 0, as in the rows of Table 1 without "+"."""
-        if self.over != "active" or not is_concrete(self.local.lam):
-            return False
-        return bool(self.local.lam == 1) and isinstance(self.local.psi, Anchor)
+        local = self.local
+        is_global = self.over == "active" and isinstance(local.psi, Anchor)
+        is_number = is_concrete(local.lam) and isinstance(local.lam, (int, float, np.number))
+        keeps_more = self.private is not None or local.keep_optimizer_state
+        return is_global and is_number and bool(local.lam == 1) and not keeps_more
 
     @override
     def models(self, state: State, parties: Array | None = None) -> Matrix:
-        """Return the personal models w_k, or w̃ if λ = 1, as each party then restarts from w̃.
+        """Return the personal models w_k; where λ = 1, w̃, from which each party restarts.
 
         Deviation D7 in docs/deviations.md.
         """
-        w_local = state.w_local if parties is None else state.w_local[parties]
-        if is_concrete(self.local.lam) and self.local.lam != 1:
+        w_local = self.local_models(state, parties)
+        lam = per_entry(self.local.lam)
+        if is_concrete(lam) and not np.any(np.asarray(lam) == 1):
             return w_local  # Not a copy, because W may be large.
-        return jnp.where(self.local.lam == 1, state.w_global, w_local)
+        return jnp.where(lam == 1, state.w_global, w_local)
 
     @override
-    def local_models(self, state: State) -> Matrix:
-        return state.w_local
+    def local_models(self, state: State, parties: Array | None = None) -> Matrix:
+        w_local = state.w_local if parties is None else state.w_local[parties]
+        if isinstance(state.joined, tuple):
+            return w_local
+        joined = state.joined if parties is None else state.joined[parties]
+        if is_concrete(joined) and bool(joined.all()):
+            return w_local
+        return jnp.where(joined[:, None], w_local, state.w_global)
 
     @override
     def personal_parts(self, state: State, parties: Array) -> Matrix:
-        return jax.vmap(self.local.psi.prox)(state.w_local[parties] - state.w_global)
+        w_local = self.local_models(state, parties)
+        return jax.vmap(self.local.psi.prox)(w_local - state.w_global)
+
+    @property
+    @override
+    def adaptation_steps(self) -> int:
+        return self.fine_tune
+
+    @override
+    def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
+        eta = jnp.max(jnp.asarray(per_entry(self.local.eta)))
+        own = self.local
+        descent = LocalSolve(
+            psi=Zero(), eta=eta, optimizer=own.optimizer,
+            keep_optimizer_state=own.keep_optimizer_state,  # For an Optax schedule.
+        )  # fmt: skip
+        adapted: Matrix = each(lambda w, b: descent(w, w, b, self.fine_tune, grad))(models, batches)
+        return adapted
 
     @override
     def w_global(self, state: State) -> Vector:

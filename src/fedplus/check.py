@@ -105,23 +105,33 @@ def require_number(
     above: float | None = None,
     least: float | None = None,
     most: float | None = None,
+    below: float | None = None,
     advice: str = "",
 ) -> None:
     """Require a finite real number, or an array of them, within bounds. A traced value always passes.
 
     Args:
-        value: The value.
+        value: The value; of a schedule or a setting by layer, all values that it takes are checked.
         name: The name of the setting.
         above: A bound that the value must exceed.
         least: The smallest value allowed.
         most: The largest value allowed.
+        below: A bound that the value must not reach.
         advice: Whole sentences that follow the message.
     """
     if not is_concrete(value):
         return
+    for sampled in getattr(value, "sampled_values", ()):
+        require_number(
+            sampled, name, above=above, least=least, most=most, below=below, advice=advice
+        )
+    if hasattr(value, "sampled_values"):
+        return
     bounds = [f"> {above:g}"] if above is not None else []
     if least is not None and most is not None:
         bounds = [f"in [{least:g}, {most:g}]"]
+    elif least is not None and below is not None:
+        bounds = [f"in [{least:g}, {below:g})"]
     elif least is not None:
         bounds = [f"≥ {least:g}"]
     allowed = " ".join(["a finite number", *bounds])
@@ -133,6 +143,7 @@ def require_number(
         and (above is None or bool(np.all(number > above)))
         and (least is None or bool(np.all(number >= least)))
         and (most is None or bool(np.all(number <= most)))
+        and (below is None or bool(np.all(number < below)))
     )
     require(ok, name, value, allowed, advice)
 

@@ -5,7 +5,7 @@ federated; everything else in it stays with the party.
 
 .. code-block:: python
 
-    optimizer = Pull(optax.sgd(0.02))
+    optimizer = Pull(optax.sgd)  # The learning rate is the method's η of the round.
 
     @eqx.filter_jit
     def step(model, state, x, y):
@@ -21,7 +21,7 @@ federated; everything else in it stays with the party.
     return party.reply(arrays(model), {"num-examples": n})
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -29,16 +29,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedplus._pull import PullTarget, require_same_shapes
+from fedplus._pull import ParameterPull, PullTarget, parameter_pulls, require_same_shapes
 from fedplus._types import Host
 from fedplus.models.ravel import named_arrays
 
 
 class PullState(NamedTuple):
-    """The state of the wrapped optimizer, with κ and the anchor of this round."""
+    """The state of the wrapped optimizer, with the pull and the anchor of this round."""
 
     inner: Any
-    kappa: jax.Array
+    step: jax.Array
+    """The number of the next step in this round, from 0."""
+    pulls: Any
+    """A ``ParameterPull`` of arrays () for each parameter. With a function from a learning rate to an
+    optimizer, ``share`` is the layer's η."""
     anchor: Any
 
 
@@ -47,14 +51,18 @@ class Pull(NamedTuple):
 
     w ← κ·w + (1 − κ)·(w̃ + v_k)
 
-    κ and the anchor w̃ + v_k are part of the state, so that a step is compiled once for all rounds.
+    η, κ and the anchor w̃ + v_k are part of the state, so that a step is compiled once for all rounds.
+    If the method has settings by layer, each parameter is pulled with its own κ; a layer with a smaller
+    η takes a smaller share of the step, and a layer that is not trained in a step stays as it is.
 
     Args:
-        optimizer: An Optax optimizer. Its learning rate should be the method's η, which determines κ.
-            ``init`` resets its state in each round, so a schedule restarts there.
+        optimizer: A function from a learning rate to an Optax optimizer, such as ``optax.sgd``: its
+            updates for the learning rate 1 are multiplied by the method's η of this round. Or an
+            optimizer, whose learning rate should be the method's η, which determines κ. ``init`` resets
+            its state in each round, so an Optax schedule restarts there.
     """
 
-    optimizer: optax.GradientTransformation
+    optimizer: optax.GradientTransformation | Callable[[float], optax.GradientTransformation]
 
     def init(self, params: Any, party: PullTarget) -> PullState:
         """Return the state for the first step of a round.
@@ -64,17 +72,32 @@ class Pull(NamedTuple):
             party: The party, which provides κ and the anchor.
         """
         anchor = put_arrays(params, party.anchor)
-        return PullState(self.optimizer.init(params), jnp.asarray(party.kappa), anchor)
+        eta = 1.0 if isinstance(self.optimizer, optax.GradientTransformation) else party.eta
+        by_name = {
+            name: pull._replace(share=pull.share * eta)
+            for name, pull in parameter_pulls(party).items()
+        }
+        leaves = [jax.tree.map(jnp.float32, by_name[name]) for name in named_arrays(params)]
+        pulls = jax.tree.unflatten(jax.tree.structure(params), leaves)
+        return PullState(self._inner.init(params), jnp.int32(0), pulls, anchor)
 
     def update(self, grads: Any, state: PullState, params: Any) -> tuple[Any, PullState]:
         """Return the updates for ``optax.apply_updates``, and the next state."""
-        updates, inner = self.optimizer.update(grads, state.inner, params)
-        kappa = state.kappa
+        updates, inner = self._inner.update(grads, state.inner, params)
 
-        def pull(update: jax.Array, w: jax.Array, anchor: jax.Array) -> jax.Array:
-            return (kappa * update + (1 - kappa) * (anchor - w)).astype(update.dtype)
+        def move(update: Any, w: Any, anchor: Any, pull: ParameterPull) -> Any:
+            kappa, share, begin, end = pull
+            moved = kappa * share * update + (1 - kappa) * (anchor - w)
+            is_trained = (share > 0) & (begin <= state.step) & (state.step < end)
+            return jnp.where(is_trained, moved, 0).astype(update.dtype)
 
-        return jax.tree.map(pull, updates, params, state.anchor), state._replace(inner=inner)
+        moves = jax.tree.map(move, updates, params, state.anchor, state.pulls)
+        return moves, state._replace(inner=inner, step=state.step + 1)
+
+    @property
+    def _inner(self) -> optax.GradientTransformation:
+        is_made = isinstance(self.optimizer, optax.GradientTransformation)
+        return self.optimizer if is_made else self.optimizer(1.0)
 
 
 def arrays(model: Any) -> dict[str, Host]:

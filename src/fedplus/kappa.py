@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from fedplus.check import is_concrete
-
 RECOMMENDED_RANGE = (0.9, 0.999)
 
 
@@ -18,9 +16,10 @@ class KappaWarning(UserWarning):
 def warn_of_unusual_kappa(eta: Any, sigma: Any) -> None:
     """Warn if κ = 1/(1 + ησ) lies outside the recommended range, unless σ = 0.
 
-    Traced numbers and arrays of several settings are not checked.
+    Traced numbers, arrays of several settings, schedules and settings by layer are not checked.
     """
-    if not is_concrete(eta, sigma) or np.ndim(eta) or np.ndim(sigma) or sigma == 0:
+    is_number = all(isinstance(x, (int, float, np.number)) for x in (eta, sigma))
+    if not is_number or sigma == 0:
         return
     kappa = float(1 / (1 + eta * sigma))
     least, most = RECOMMENDED_RANGE

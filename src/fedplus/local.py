@@ -1,9 +1,11 @@
 """Local-Solve, the training of one party in a round: lines 11–14 of the paper's Algorithm 1."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, final
 
 import jax
+import jax.numpy as jnp
 import optax
 from jax import lax
 from jax.flatten_util import ravel_pytree
@@ -11,9 +13,11 @@ from jax.tree_util import Partial
 
 from fedplus._optimizer_check import require_no_schedule, require_no_schedule_state
 from fedplus._types import Array, Vector, settings, static_field
-from fedplus.check import require, require_number
+from fedplus.check import lookup, require, require_number
 from fedplus.kappa import warn_of_unusual_kappa
+from fedplus.parameter_groups import ByLayer, per_entry
 from fedplus.psi import AbstractPsi
+from fedplus.schedules import is_schedule
 
 Batch: TypeAlias = Any
 """A pytree of arrays: the samples of one minibatch, or of all minibatches of a party."""
@@ -40,6 +44,19 @@ Grad: TypeAlias = Callable[[Vector, Batch], Vector] | ParameterGradient
 """(w, batch) ↦ ∇f_k(w) on that batch."""
 
 
+OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
+    "sgd": optax.sgd,
+    "momentum": partial(optax.sgd, momentum=0.9),
+    "nesterov": partial(optax.sgd, momentum=0.9, nesterov=True),
+    "adam": optax.adam,
+    "adamw": optax.adamw,
+    "adagrad": optax.adagrad,
+    "rmsprop": optax.rmsprop,
+    "yogi": optax.yogi,
+}
+"""The optimizers by name: functions from a learning rate to an Optax transformation."""
+
+
 @final
 @settings
 class LocalSolve:
@@ -48,23 +65,35 @@ class LocalSolve:
     .. math:: w_k \gets \kappa\,[w_k - \eta\nabla f_k(w_k)] + (1-\kappa)\,[\tilde w + v_k],
               \qquad \kappa = 1/(1 + \eta\sigma)
 
+    Each of ψ, η, σ and λ may differ between layers (``Blocks``, ``ByLayer``; see ``fedplus.Layers``),
+    and each number may be a schedule over the rounds (``fedplus.schedules``).
+
     Args:
         psi: The regulariser ψ, which determines the personal part v_k = prox(w_k − w̃).
-        eta: Learning rate η > 0.
+        eta: Learning rate η > 0. A layer with η = 0 is not trained, and a schedule may reach 0.
         sigma: Penalty constant σ ≥ 0; with 0, steps do not move towards the anchor.
         lam: λ in [0, 1], where the steps start: 0 at the party's own model (Fed+), 1 at w̃ (FedAvg).
-        optimizer: An Optax transformation that replaces the gradient step; its state is initialised
-            in every round. ``eta`` then only determines κ, so set it to the optimizer's learning rate.
-            Learning-rate schedules are rejected, because they would restart in every round.
+        optimizer: What replaces the gradient step: "sgd", "momentum", "nesterov", "adam", "adamw",
+            "adagrad", "rmsprop" or "yogi", or a function from a learning rate to an Optax
+            transformation, such as ``optax.adam``. Its updates for the learning rate 1 are multiplied
+            by η.
+        keep_optimizer_state: False: every round begins with a new state, so a party stores nothing and
+            an Optax schedule is rejected, because it would begin again in every round. True: each party
+            keeps its state from round to round, and an Optax schedule counts the party's own steps.
+        begin_step: The step of a round from which on a layer is trained. None: the first.
+        end_step: The step of a round from which on a layer is no longer trained. None: it always is.
 
     Paper: Alg. 1, l. 11–14; Proposition 1.
     """
 
     psi: AbstractPsi
-    eta: float
-    sigma: float = 0.0
-    lam: float = 0.0
-    optimizer: optax.GradientTransformation | None = static_field(default=None)
+    eta: Any
+    sigma: Any = 0.0
+    lam: Any = 0.0
+    optimizer: str | Callable[[float], optax.GradientTransformation] = static_field(default="sgd")
+    keep_optimizer_state: bool = static_field(default=False)
+    begin_step: Any = None
+    end_step: Any = None
 
     def __post_init__(self) -> None:
         require(
@@ -73,7 +102,9 @@ class LocalSolve:
             repr(self.psi),
             "a regulariser ψ from fedplus.psi, e.g. L2(0.1)",
         )
-        require_number(self.eta, "LocalSolve.eta", above=0, advice="It is the learning rate.")
+        may_be_0 = isinstance(self.eta, ByLayer) or is_schedule(self.eta)
+        bounds = {"least": 0} if may_be_0 else {"above": 0}
+        require_number(self.eta, "LocalSolve.eta", **bounds, advice="It is the learning rate.")
         require_number(self.sigma, "LocalSolve.sigma", least=0, advice="0 means κ = 1.")
         require_number(
             self.lam,
@@ -82,19 +113,30 @@ class LocalSolve:
             most=1,
             advice="λ mixes w_k with w̃ (Alg. 1, l. 12); Fed+ takes 0, FedAvg 1.",
         )
-        if self.optimizer is not None:
-            require_no_schedule(self.optimizer, "LocalSolve.optimizer")
+        for name in ("begin_step", "end_step"):
+            if getattr(self, name) is not None:
+                require_number(getattr(self, name), f"LocalSolve.{name}", least=0)
+        transformation = make_optimizer(self.optimizer)
+        # Those with a name have none; and the check makes JAX choose its devices.
+        if not (self.keep_optimizer_state or isinstance(self.optimizer, str)):
+            require_no_schedule(transformation, "LocalSolve.optimizer")
         warn_of_unusual_kappa(self.eta, self.sigma)
 
     @property
     def kappa(self) -> Any:
         """κ = 1/(1 + ησ), the share of the gradient step's result in line 13; 1 − κ is the anchor's."""
-        return 1 / (1 + self.eta * self.sigma)
+        return 1 / (1 + per_entry(self.eta) * per_entry(self.sigma))
+
+    def init_optimizer(self, w: Vector) -> Vector:
+        """Return the state of a party's optimizer at the model w, raveled."""
+        state = make_optimizer(self.optimizer).init(w)
+        flat: Vector = ravel_pytree(state)[0]
+        return flat.astype(w.dtype)
 
     def __call__(
         self, w_k: Vector, w_global: Vector, batches: Batch, steps: Array | int, grad: Grad
     ) -> Vector:
-        """Return the party's model w_k after E_k steps.
+        """Return the party's model w_k after E_k steps, with a new optimizer state.
 
         Args:
             w_k: (d,), the party's own model.
@@ -104,30 +146,136 @@ class LocalSolve:
             steps: E_k.
             grad: (w, batch) ↦ ∇f_k(w) on that batch.
         """
-        optimizer = self.optimizer or optax.sgd(self.eta)
+        return self.solve(w_k, w_global, batches, steps, grad)[0]
+
+    def solve(
+        self,
+        w_k: Vector,
+        w_global: Vector,
+        batches: Batch,
+        steps: Array | int,
+        grad: Grad,
+        optimizer_row: Vector | None = None,
+    ) -> tuple[Vector, Vector | None]:
+        """Return the party's model w_k after E_k steps, and the state of its optimizer.
+
+        Args:
+            w_k: (d,), the party's own model.
+            w_global: (d,), w̃.
+            batches: As in ``__call__``.
+            steps: E_k.
+            grad: (w, batch) ↦ ∇f_k(w) on that batch.
+            optimizer_row: The state that the last call returned. None: a new one, not returned.
+        """
+        optimizer = make_optimizer(self.optimizer)
         gradient, unravel, ravel = with_parameter_shapes(grad)
         v_k = self.psi.prox(w_k - w_global)  # Alg. 1, l. 11
         first = unravel(self.start(w_k, w_global))  # l. 12
         anchor = unravel(w_global + v_k)
-        kappa = self.kappa
+        eta, kappa = (_per_parameter(x, first, unravel) for x in (per_entry(self.eta), self.kappa))
+        is_trained = self._trained_at(first, unravel)
 
         def step(i: Array, carry: tuple[Params, Any]) -> tuple[Params, Any]:  # l. 13
             w, optimizer_state = carry
             g = gradient(w, batch_at(batches, i))
             update, optimizer_state = optimizer.update(g, optimizer_state, w)
-            descended = optax.apply_updates(w, update)  # w − η∇f_k(w)
-            # κ·descended + (1 − κ)·anchor
-            return optax.incremental_update(descended, anchor, kappa), optimizer_state
+            descended = jax.tree.map(_add_scaled, w, eta, update)  # w − η∇f_k(w)
+            moved = jax.tree.map(_blend, kappa, descended, anchor)
+            return is_trained(i, moved, w), optimizer_state
 
-        optimizer_state = optimizer.init(first)
-        require_no_schedule_state(optimizer_state, "LocalSolve.optimizer")
+        if optimizer_row is None:
+            optimizer_state, pack = optimizer.init(first), None
+            if not self.keep_optimizer_state:
+                require_no_schedule_state(optimizer_state, "LocalSolve.optimizer")
+        else:
+            optimizer_state, pack = _unpack_state(optimizer, optimizer_row, w_k, unravel)
         carry = first, optimizer_state
-        solved, _ = repeat_steps(step, steps, carry, available_steps(batches))
-        return ravel(solved)  # l. 14
+        solved, optimizer_state = repeat_steps(step, steps, carry, available_steps(batches))
+        return ravel(solved), None if pack is None else pack(optimizer_state)  # l. 14
 
     def start(self, w_k: Vector, w_global: Vector) -> Vector:
         """Return the model at which the party's steps start (Alg. 1, l. 12)."""
-        return (1 - self.lam) * w_k + self.lam * w_global
+        lam = per_entry(self.lam)
+        mixed: Array = (1 - lam) * w_k + lam * w_global
+        return mixed
+
+    def _trained_at(
+        self, params: Params, unravel: Callable[[Vector], Params]
+    ) -> Callable[[Array, Params, Params], Params]:
+        """Return the function (i, new, old) ↦ the new values of the layers that step i trains."""
+        if self.begin_step is None and self.end_step is None:
+            return lambda i, new, old: new
+        limits = ((self.begin_step, 0), (self.end_step, jnp.inf))
+        begin, end = (
+            _per_parameter(default if x is None else per_entry(x), params, unravel)
+            for x, default in limits
+        )
+
+        def select(i: Array, new: Params, old: Params) -> Params:
+            return jax.tree.map(
+                lambda b, e, x, y: jnp.where((b <= i) & (i < e), x, y), begin, end, new, old
+            )
+
+        return select
+
+
+def make_optimizer(
+    optimizer: str | Callable[[float], optax.GradientTransformation],
+) -> optax.GradientTransformation:
+    """Return the Optax transformation of ``LocalSolve.optimizer``, for the learning rate 1.
+
+    Raises:
+        SettingError: It is neither a name of ``OPTIMIZERS`` nor a function of a learning rate.
+    """
+    make = lookup(optimizer, OPTIMIZERS, "optimizer") if isinstance(optimizer, str) else optimizer
+    require(
+        callable(make), "LocalSolve.optimizer", type(optimizer).__name__,
+        "a name or a function from a learning rate to an Optax transformation",
+        "E.g. optimizer=optax.adam with eta=0.001, instead of optimizer=optax.adam(0.001).",
+    )  # fmt: skip
+    return make(1.0)
+
+
+def _unpack_state(
+    optimizer: optax.GradientTransformation, row: Vector, w: Vector,
+    unravel: Callable[[Vector], Params],
+) -> tuple[Any, Callable[[Any], Vector]]:  # fmt: skip
+    """Return an optimizer's state from a raveled one, and the function that ravels it again.
+
+    In the raveled state, moments are flat vectors like w; in the steps they have the shapes of
+    parameters.
+    """
+    template = optimizer.init(w)
+    flat = ravel_pytree(template)[1](row.astype(jnp.result_type(*jax.tree.leaves(template), row)))
+
+    def is_moment(leaf: Any) -> bool:
+        return jnp.shape(leaf) == w.shape
+
+    def pack(state: Any) -> Vector:
+        flat = jax.tree.map(
+            lambda leaf, part: ravel_pytree(part)[0] if is_moment(leaf) else part, template, state
+        )
+        return ravel_pytree(flat)[0].astype(row.dtype)
+
+    return jax.tree.map(lambda leaf: unravel(leaf) if is_moment(leaf) else leaf, flat), pack
+
+
+def _per_parameter(x: Any, params: Params, unravel: Callable[[Vector], Params]) -> Params:
+    """Return a number, or one number per entry, for each parameter."""
+    if jnp.ndim(x) == 0:
+        return jax.tree.map(lambda _: x, params)
+    return unravel(jnp.asarray(x, jnp.result_type(float)))
+
+
+def _add_scaled(w: Array, scale: Any, update: Array) -> Array:
+    moved: Array = (w + scale * update).astype(w.dtype)
+    return moved
+
+
+def _blend(share: Any, new: Array, old: Array) -> Array:
+    """Return share · new + (1 − share) · old."""
+    mixed: Array = (share * new + (1 - share) * old).astype(new.dtype)
+    return mixed
 
 
 def with_parameter_shapes(

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fedplus import baselines, presets
-from fedplus.algorithm import AbstractAlgorithm
+from fedplus.algorithm import AbstractAlgorithm, FedPlus
 from fedplus.check import SettingError, lookup, require
+from fedplus.local import LocalSolve
 
 
 class Method(NamedTuple):
@@ -29,9 +30,31 @@ class Method(NamedTuple):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The default of each setting; ``inspect.Parameter.empty`` if it is required."""
+        """The default of each setting; ``inspect.Parameter.empty`` if it is required.
+
+        A preset also has the settings ``COMMON`` of every setting of Algorithm 1.
+        """
+        own = self.own_settings
+        return own | {name: x for name, x in self._common.items() if name not in own}
+
+    @property
+    def own_settings(self) -> dict[str, Any]:
+        """The same without the settings ``COMMON``, unless the preset itself has them."""
         parameters = inspect.signature(self.make).parameters
         return {name: parameter.default for name, parameter in parameters.items()}
+
+    @property
+    def is_preset(self) -> bool:
+        """True for settings of Algorithm 1, False for other methods."""
+        return not inspect.isclass(self.make)
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        if not self.is_preset:
+            return {}
+        # Parties that send nothing have nothing to join.
+        alone = {} if self.sends != "0" else {"aggregate", "join", "fine_tune"}
+        return {name: default for name, default in COMMON.items() if name not in alone}
 
     @property
     def meanings(self) -> dict[str, str]:
@@ -40,7 +63,12 @@ class Method(NamedTuple):
         >>> lookup_method("fedavg").meanings["eta"]
         'Learning rate η > 0.'
         """
-        return parse_args_section(inspect.getdoc(self.make) or "")
+        own = parse_args_section(inspect.getdoc(self.make) or "")
+        common: dict[str, str] = {}
+        if self.is_preset:
+            for documented in (LocalSolve, FedPlus):
+                common |= parse_args_section(inspect.getdoc(documented) or "")
+        return {name: own.get(name) or common[name] for name in self.settings}
 
     def __call__(self, **settings: Any) -> AbstractAlgorithm[Any]:
         """Make the method with these settings.
@@ -50,8 +78,8 @@ class Method(NamedTuple):
         """
         parameters = inspect.signature(self.make).parameters
         for name in settings:
-            allowed = f"one of: {', '.join(parameters)}"
-            require(name in parameters, f"setting of {self.name}", name, allowed)
+            allowed = f"one of: {', '.join(self.settings)}"
+            require(name in self.settings, f"setting of {self.name}", name, allowed)
         missing = [
             name
             for name, parameter in parameters.items()
@@ -63,7 +91,27 @@ class Method(NamedTuple):
             example = f" E.g. {missing[0]}=0.1." if is_number else ""
             names = " and ".join(", ".join(missing).rsplit(", ", 1))
             raise SettingError(f"settings of {self.name} must include {names}, got {got}.{example}")
-        return self.make(**settings)
+        method = self.make(**{k: value for k, value in settings.items() if k in parameters})
+        common = {
+            name: value
+            for name, value in settings.items()
+            if name not in parameters and value is not COMMON[name]
+        }
+        if common:
+            assert isinstance(method, FedPlus)
+            method = method.replace(**common)
+        return method
+
+
+COMMON: dict[str, Any] = {
+    "aggregate": None,
+    "join": "current",
+    "optimizer": "sgd",
+    "keep_optimizer_state": False,
+    "fine_tune": 0,
+}
+"""The settings, with their defaults, that every preset takes besides its own; see ``FedPlus`` and
+``LocalSolve``. ``aggregate`` None is the preset's own aggregator."""
 
 
 def parse_args_section(docstring: str) -> dict[str, str]:
@@ -118,6 +166,65 @@ METHODS: dict[str, Method] = {
         Method(
             "hybrid", presets.hybrid, "Fed+ with a ψ for each group of layers", "own", "1", "1",
             "E", FED_PLUS,
+        ),
+        Method(
+            "layers", presets.layers, "Fed+ with a ψ, σ, λ and η for each group of layers", "own",
+            "1", "1 without private layers", "E", FED_PLUS,
+        ),
+        Method(
+            "fedavg-ft", presets.fedavg_ft, "FedAvg, fine-tuned by each party", "adapted", "0", "1",
+            "E", "Ogier du Terrail et al., FLamby, NeurIPS 2022",
+        ),
+        Method(
+            "fedavg-decay", presets.fedavg_decay, "FedAvg with a decreasing learning rate", "global",
+            "0", "1", "E", "Li et al., On the Convergence of FedAvg on Non-IID Data, ICLR 2020",
+        ),
+        Method(
+            "local-fixed-point", presets.local_fixed_point, "relaxed local steps, then the mean",
+            "global", "0", "1", "E",
+            "Malinovsky et al., From Local SGD to Local Fixed-Point Methods, ICML 2020",
+        ),
+        Method(
+            "fedavgm", presets.fedavgm, "FedAvg with momentum on the server", "global", "0", "1", "E",
+            "Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution, 2019",
+        ),
+        Method(
+            "fedadam", presets.fedadam, "FedAvg with Adam on the server", "global", "0", "1", "E",
+            "Reddi et al., Adaptive Federated Optimization, ICLR 2021",
+        ),
+        Method(
+            "fedyogi", presets.fedyogi, "FedAvg with Yogi on the server", "global", "0", "1", "E",
+            "Reddi et al., Adaptive Federated Optimization, ICLR 2021",
+        ),
+        Method(
+            "fedadagrad", presets.fedadagrad, "FedAvg with Adagrad on the server", "global", "0", "1",
+            "E", "Reddi et al., Adaptive Federated Optimization, ICLR 2021",
+        ),
+        Method(
+            "fedper", presets.fedper, "a private head on a shared body", "own", "1", "the body", "E",
+            "Arivazhagan et al., Federated Learning with Personalization Layers, 2019",
+        ),
+        Method(
+            "fedrep", presets.fedrep, "FedPer, with steps of the head before steps of the body", "own",
+            "1", "the body", "E",
+            "Collins et al., Exploiting Shared Representations for Personalized FL, ICML 2021",
+        ),
+        Method(
+            "lg-fedavg", presets.lg_fedavg, "a shared head on a private body", "own", "1", "the head",
+            "E", "Liang et al., Think Locally, Act Globally, 2020",
+        ),
+        Method(
+            "fedbabu", presets.fedbabu, "FedAvg of the body with a fixed head, then fine-tuning",
+            "adapted", "0", "the body", "E", "Oh, Kim and Yun, FedBABU, ICLR 2022",
+        ),
+        Method(
+            "mr-mtl", presets.mr_mtl, "personal models, regularised towards their mean", "own", "1",
+            "1", "E", "Liu et al., On Privacy and Personalization in Cross-Silo FL, NeurIPS 2022",
+        ),
+        Method(
+            "localupdate", baselines.LocalUpdate, "a weighted sum of the gradients of local steps",
+            "global", "0", "1", "E",
+            "Charles and Konečný, On the Outsized Importance of Learning Rates, 2020",
         ),
         Method(
             "scaffold", baselines.Scaffold, "FedAvg with control variates against drift", "global",

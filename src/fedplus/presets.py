@@ -1,4 +1,4 @@
-"""The rows of the paper's Table 1, one function per row: every method is a setting of Algorithm 1.
+"""The rows of the paper's Table 1 and other published methods that are settings of Algorithm 1.
 
 The rows with λ = 1 aggregate only the active parties' models, as their authors do. The Fed+ rows
 aggregate the models of all parties, as Algorithm 1 does.
@@ -10,17 +10,25 @@ validation images of ``digits-robust`` (``examples/choose.py``), for which it wa
 ``fedplus.tune`` finds a better one for your data.
 """
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from fedplus._types import Layout
-from fedplus.aggregation import CoordinateMedian, GeometricMedian, Mean
+from fedplus.aggregation import AbstractAggregator, CoordinateMedian, GeometricMedian, Mean
 from fedplus.algorithm import FedPlus
+from fedplus.check import require_number
+from fedplus.layers import Layer, Layers
 from fedplus.local import LocalSolve
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
+from fedplus.schedules import Inverse, combine
+from fedplus.server_optimizer import AdaptiveServer, MomentumServer
 
 
 def local_sgd(*, eta: float) -> FedPlus:
     """Local SGD: every party trains alone (λ = 0, σ = 0, ψ = 0).
+
+    All parties start at the first model (``join="first"``); the current w̃ would be others' work.
 
     Args:
         eta: Learning rate η > 0.
@@ -30,7 +38,7 @@ def local_sgd(*, eta: float) -> FedPlus:
 
     Paper: Table 1, row "Local SGD without FL"; Corollary 1 (a).
     """
-    return FedPlus(LocalSolve(psi=Zero(), eta=eta))
+    return FedPlus(LocalSolve(psi=Zero(), eta=eta), join="first")
 
 
 def fedavg(*, eta: float) -> FedPlus:
@@ -163,3 +171,311 @@ def hybrid(
     Paper: "Hybridization via the Unified Fed+ Framework with Layer-specific Ψ".
     """
     return FedPlus(LocalSolve(psi=Blocks(parts, layout), eta=eta, sigma=sigma))
+
+
+def layers(
+    parts: Mapping[str, Layer],
+    layout: Layout,
+    *,
+    eta: float,
+    aggregate: AbstractAggregator | None = None,
+    over: Literal["all", "active"] = "all",
+) -> FedPlus:
+    """Fed+ with a ψ, σ, λ and η for each group of layers, some of which may be private.
+
+    Args:
+        parts: The settings of each group of layers, by a pattern over the names of parameters.
+        layout: Name and size of each parameter, as ``fedplus.models.ravel`` returns it.
+        eta: Learning rate η > 0 of the layers that have none of their own.
+        aggregate: The aggregator of all layers that are sent. None: the one of each ψ.
+        over: The models that are aggregated: of "all" parties, or of the "active" ones.
+
+    Returns:
+        The method.
+
+    Paper: "Hybridization via the Unified Fed+ Framework with Layer-specific Ψ".
+    """
+    return Layers(parts, layout).method(eta=eta, aggregate=aggregate, over=over)
+
+
+def fedper(
+    layout: Layout,
+    *,
+    eta: float,
+    private: Sequence[str] = ("head/*",),
+    aggregate: AbstractAggregator | None = None,
+) -> FedPlus:
+    """FedPer: the head stays with each party, the rest is FedAvg's; both are trained together.
+
+    Args:
+        layout: Name and size of each parameter, as ``fedplus.models.ravel`` returns it.
+        eta: Learning rate η > 0.
+        private: Patterns over the names of the parameters that never leave a party.
+        aggregate: The aggregator of the shared layers. None: the mean.
+
+    Returns:
+        The method.
+
+    Paper: Arivazhagan, Aggarwal, Singh and Choudhary, Federated Learning with Personalization Layers,
+    2019.
+    """
+    return _private_and_averaged(layout, private, Layer(private=True), Layer(lam=1.0)).method(
+        eta=eta, aggregate=aggregate, over="active"
+    )
+
+
+def lg_fedavg(
+    layout: Layout,
+    *,
+    eta: float,
+    shared: Sequence[str] = ("head/*",),
+    aggregate: AbstractAggregator | None = None,
+) -> FedPlus:
+    """LG-FedAvg: each party has its own body; the head is FedAvg's. Both are trained together.
+
+    Args:
+        layout: Name and size of each parameter, as ``fedplus.models.ravel`` returns it.
+        eta: Learning rate η > 0.
+        shared: Patterns over the names of the parameters that are averaged.
+        aggregate: The aggregator of the shared layers. None: the mean.
+
+    Returns:
+        The method.
+
+    Paper: Liang et al., Think Locally, Act Globally, 2020.
+    """
+    return _private_and_averaged(layout, shared, Layer(lam=1.0), Layer(private=True)).method(
+        eta=eta, aggregate=aggregate, over="active"
+    )
+
+
+def fedrep(
+    layout: Layout,
+    *,
+    eta: float,
+    private: Sequence[str] = ("head/*",),
+    head_steps: int = 10,
+    aggregate: AbstractAggregator | None = None,
+) -> FedPlus:
+    """FedRep: a round trains first the private head alone, then the shared layers alone.
+
+    With the geometric median as aggregator this is BR-MTRL.
+
+    Args:
+        layout: Name and size of each parameter, as ``fedplus.models.ravel`` returns it.
+        eta: Learning rate η > 0.
+        private: Patterns over the names of the parameters of the head, which never leave a party.
+        head_steps: The number of steps for the head; a round must have more.
+        aggregate: The aggregator of the shared layers. None: the mean.
+
+    Returns:
+        The method.
+
+    Paper: Collins, Hassani, Mokhtari and Shakkottai, Exploiting Shared Representations for Personalized
+    Federated Learning, ICML 2021.
+    """
+    head = Layer(private=True, end_step=head_steps)
+    rest = Layer(lam=1.0, begin_step=head_steps)
+    return _private_and_averaged(layout, private, head, rest).method(
+        eta=eta, aggregate=aggregate, over="active"
+    )
+
+
+def fedbabu(
+    layout: Layout,
+    *,
+    eta: float,
+    head: Sequence[str] = ("head/*",),
+    fine_tune: int = 10,
+    aggregate: AbstractAggregator | None = None,
+) -> FedPlus:
+    """FedBABU: the head keeps its first values while the rest is FedAvg's; then all is fine-tuned.
+
+    Args:
+        layout: Name and size of each parameter, as ``fedplus.models.ravel`` returns it.
+        eta: Learning rate η > 0.
+        head: Patterns over the names of the parameters that are trained in the fine-tuning only.
+        fine_tune: The number of steps with which a party adapts the whole model before it uses it.
+        aggregate: The aggregator of the other layers. None: the mean.
+
+    Returns:
+        The method.
+
+    Paper: Oh, Kim and Yun, FedBABU: Toward Enhanced Representation for Federated Image Classification,
+    ICLR 2022.
+    """
+    frozen = Layer(private=True, eta=0.0)
+    return _private_and_averaged(layout, head, frozen, Layer(lam=1.0)).method(
+        eta=eta, aggregate=aggregate, over="active", fine_tune=fine_tune
+    )
+
+
+def _private_and_averaged(
+    layout: Layout, patterns: Sequence[str], chosen: Layer, rest: Layer
+) -> Layers:
+    """Return layers with one setting for the parameters that match a pattern and one for the rest."""
+    return Layers(dict.fromkeys(patterns, chosen) | {"*": rest}, layout)
+
+
+def fedavg_ft(
+    *, eta: float, fine_tune: int = 10, aggregate: AbstractAggregator | None = None
+) -> FedPlus:
+    """FedAvg with fine-tuning: each party adapts the global model before it uses it.
+
+    Args:
+        eta: Learning rate η > 0, also of the fine-tuning.
+        fine_tune: The number of steps of the fine-tuning.
+        aggregate: The aggregator. None: the mean.
+
+    Returns:
+        The method.
+
+    Paper: Ogier du Terrail et al., FLamby, NeurIPS 2022, section 4.3.
+    """
+    return fedavg(eta=eta).replace(fine_tune=fine_tune, aggregate=aggregate or Mean())
+
+
+def mr_mtl(*, eta: float, lam: float, aggregate: AbstractAggregator | None = None) -> FedPlus:
+    """MR-MTL: personal models, each regularised towards the mean of all (ψ = Anchor, λ = 0).
+
+    Its gradient step on f_k(w) + (λ/2)‖w − w̃‖² is line 13 of Algorithm 1 with σ = λ and the learning
+    rate η/(1 − ηλ), so ηλ must be less than 1.
+
+    Args:
+        eta: Learning rate η > 0.
+        lam: Strength λ ≥ 0 of the regularisation: 0 is local training, a large λ is nearly FedAvg.
+        aggregate: The aggregator. None: the mean.
+
+    Returns:
+        The method.
+
+    Paper: Liu, Hu, Wu and Smith, On Privacy and Personalization in Cross-Silo Federated Learning,
+    NeurIPS 2022.
+    """
+    product = combine(operator.mul, eta, lam)
+    require_number(product, "mr_mtl's eta · lam", least=0, below=1, advice="Take a smaller eta.")
+    local = LocalSolve(psi=Anchor(), eta=combine(_mr_mtl_rate, eta, lam), sigma=lam)
+    return FedPlus(local, aggregate or Mean(), over="active")
+
+
+def _mr_mtl_rate(eta: Any, lam: Any) -> Any:
+    return eta / (1 - eta * lam)
+
+
+def fedavg_decay(*, eta: float, rate: float = 1.0) -> FedPlus:
+    """FedAvg with the decreasing learning rate η/(1 + rate · t) in round t.
+
+    Args:
+        eta: Learning rate η > 0 of the first round.
+        rate: How fast it decreases.
+
+    Returns:
+        The method.
+
+    Paper: Li, Huang, Yang, Wang and Zhang, On the Convergence of FedAvg on Non-IID Data, ICLR 2020.
+    """
+    return fedavg(eta=0.1).replace(eta=Inverse(eta, rate))
+
+
+def local_fixed_point(*, eta: float, relaxation: float = 0.5) -> FedPlus:
+    """Local Fixed Point: relaxed gradient steps w ← (1 − λ) w + λ (w − η∇f_k(w)), then the mean.
+
+    With gradient steps as the parties' operators this is FedAvg with the learning rate λη.
+
+    Args:
+        eta: Learning rate η > 0 of the gradient step, the operator of a party.
+        relaxation: λ in (0, 1], the share of the operator in a step.
+
+    Returns:
+        The method.
+
+    Paper: Malinovsky et al., From Local SGD to Local Fixed-Point Methods, ICML 2020, Algorithm 1.
+    """
+    require_number(relaxation, "local_fixed_point's relaxation", above=0, most=1)
+    return fedavg(eta=combine(operator.mul, eta, relaxation))
+
+
+def fedavgm(*, eta: float, eta_server: float = 1.0, beta: float = 0.9) -> FedPlus:
+    """FedAvgM: FedAvg with momentum on the server.
+
+    Args:
+        eta: Learning rate η > 0 of the parties.
+        eta_server: Learning rate η_s > 0 of the server.
+        beta: β in [0, 1), the share of the last step that is repeated.
+
+    Returns:
+        The method.
+
+    Paper: Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution, 2019.
+    """
+    return fedavg(eta=eta).replace(server=MomentumServer(eta_server, beta))
+
+
+def fedadam(
+    *,
+    eta: float,
+    eta_server: float = 0.01,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    tau: float = 1e-3,
+) -> FedPlus:
+    """FedAdam: FedAvg with Adam on the server.
+
+    Args:
+        eta: Learning rate η > 0 of the parties.
+        eta_server: Learning rate η_s > 0 of the server.
+        beta1: β₁ in [0, 1), the share of the last average of the updates.
+        beta2: β₂ in [0, 1), the same for their squares.
+        tau: τ > 0, which bounds the step where updates are small.
+
+    Returns:
+        The method.
+
+    Paper: Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2.
+    """
+    return fedavg(eta=eta).replace(server=AdaptiveServer("adam", eta_server, beta1, beta2, tau))
+
+
+def fedyogi(
+    *,
+    eta: float,
+    eta_server: float = 0.01,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    tau: float = 1e-3,
+) -> FedPlus:
+    """FedYogi: FedAvg with Yogi on the server.
+
+    Args:
+        eta: Learning rate η > 0 of the parties.
+        eta_server: Learning rate η_s > 0 of the server.
+        beta1: β₁ in [0, 1), the share of the last average of the updates.
+        beta2: β₂ in [0, 1), the same for their squares.
+        tau: τ > 0, which bounds the step where updates are small.
+
+    Returns:
+        The method.
+
+    Paper: Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2.
+    """
+    return fedavg(eta=eta).replace(server=AdaptiveServer("yogi", eta_server, beta1, beta2, tau))
+
+
+def fedadagrad(
+    *, eta: float, eta_server: float = 0.1, beta1: float = 0.0, tau: float = 1e-3
+) -> FedPlus:
+    """FedAdagrad: FedAvg with Adagrad on the server.
+
+    Args:
+        eta: Learning rate η > 0 of the parties.
+        eta_server: Learning rate η_s > 0 of the server.
+        beta1: β₁ in [0, 1), the share of the last average of the updates.
+        tau: τ > 0, which bounds the step where updates are small.
+
+    Returns:
+        The method.
+
+    Paper: Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2.
+    """
+    server = AdaptiveServer("adagrad", eta_server, beta1, tau=tau)
+    return fedavg(eta=eta).replace(server=server)

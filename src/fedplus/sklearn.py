@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._pull import PullTarget, require_same_shapes
+from fedplus._pull import PullTarget, parameter_pulls, require_same_shapes
 from fedplus._types import Host
 from fedplus.check import require
 
@@ -59,6 +59,9 @@ class Pull:
 
     w ← κ·w + (1 − κ)·(w̃ + v_k)
 
+    If the method has settings by layer, each parameter is pulled with its own κ; a layer with a smaller
+    η takes a smaller share of the step, and a layer that is not trained in a step stays as it is.
+
     Args:
         estimator: An estimator that ``initialise`` has returned.
         party: The party, which provides κ and the anchor w̃ + v_k.
@@ -68,15 +71,22 @@ class Pull:
     """
 
     def __init__(self, estimator: Any, party: PullTarget) -> None:
-        self.estimator, self._kappa, self._anchor = estimator, party.kappa, party.anchor
+        self.estimator, self._anchor, self._step = estimator, party.anchor, 0
+        self._pulls = parameter_pulls(party)
         require_same_shapes(self._anchor, _shapes(estimator), "parameters")
 
     def partial_fit(self, x: Any, y: Any, **options: Any) -> "Pull":
         """Fit the estimator to one minibatch, then pull its parameters."""
+        before = {
+            name: array.copy()
+            for name, array in _parameters(self.estimator).items()
+            if self._pulls[name].needs_before
+        }
         self.estimator.partial_fit(x, y, **options)
         for name, array in _parameters(self.estimator).items():
-            array *= self._kappa
-            array += (1 - self._kappa) * self._anchor[name]
+            pull = self._pulls[name]
+            array[...] = pull.apply(before.get(name), array, self._anchor[name], self._step)
+        self._step += 1
         return self
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedplus._pull import PullTarget, require_same_shapes
+from fedplus._pull import PullTarget, parameter_pulls, require_same_shapes
 from fedplus._types import Host
 
 
@@ -31,9 +31,12 @@ class Pull:
 
     w ← κ·w + (1 − κ)·(w̃ + v_k)
 
+    If the method has settings by layer, each parameter is pulled with its own κ; a layer with a smaller
+    η takes a smaller share of the step, and a layer that is not trained in a step stays as it is.
+
     Args:
         optimizer: An optimizer of the model's parameters. Its learning rate should be the method's η,
-            which determines κ.
+            ``party.eta``, which determines κ.
         model: The module.
         party: The party, which provides κ and the anchor w̃ + v_k.
 
@@ -52,9 +55,10 @@ class Pull:
         shapes = {name: parameter.shape for name, parameter in parameters.items()}
         require_same_shapes(anchor, shapes, "parameters")
         self.optimizer = optimizer
-        self._anchor_weight = 1 - party.kappa
-        self._pairs = [
-            (parameter, torch.as_tensor(anchor[name]).to(parameter))
+        self._step = 0
+        pulls = parameter_pulls(party)
+        self._pulled = [
+            (parameter, torch.as_tensor(anchor[name]).to(parameter), pulls[name])
             for name, parameter in parameters.items()
         ]
 
@@ -64,10 +68,20 @@ class Pull:
 
     def step(self, closure: Any = None) -> Any:
         """Do a step of the optimizer, then the pull; return the loss of the closure, if any."""
+        before = {
+            parameter: parameter.detach().clone()
+            for parameter, _, pull in self._pulled
+            if pull.needs_before
+        }
         loss = self.optimizer.step() if closure is None else self.optimizer.step(closure)
         with torch.no_grad():
-            for parameter, anchor in self._pairs:
-                parameter.lerp_(anchor, self._anchor_weight)
+            for parameter, anchor, pull in self._pulled:
+                if pull.needs_before:
+                    share = pull.share if pull.is_trained(self._step) else 0.0
+                    parameter.copy_(before[parameter].lerp(parameter, share))
+                if pull.is_trained(self._step):
+                    parameter.lerp_(anchor, 1 - pull.kappa)
+        self._step += 1
         return loss
 
 

@@ -16,11 +16,23 @@ class Uploads(NamedTuple):
     """One finite row per party, also for a party whose model is missing."""
     weights: Vector | None = None
     """The parties' weights, 0 for a model that is missing or not finite. None: all are equal."""
+    counted: Array | None = None
+    """(N,): True for parties that have joined; the others do not count. None: all have."""
 
     @classmethod
-    def of_all(cls, work: Work, w_local: Matrix, w_global: Vector) -> "Uploads":
-        """Return the models of all N parties; inactive and absent ones count with their last model."""
-        return cls._of(work, w_local, jnp.arange(len(w_local)), None, w_global)
+    def of_all(
+        cls, work: Work, w_local: Matrix, w_global: Vector, counted: Array | None = None
+    ) -> "Uploads":
+        """Return the models of all N parties; inactive and absent ones count with their last model.
+
+        Args:
+            work: The work of the round.
+            w_local: (N, d), the parties' models.
+            w_global: (d,), which stands in for a model that is not finite.
+            counted: (N,), True for parties that have joined. None: all have.
+        """
+        uploads = cls._of(work, w_local, jnp.arange(len(w_local)), None, w_global)
+        return uploads._replace(counted=counted)
 
     @classmethod
     def of_cohort(cls, work: Work, solved: Matrix, w_global: Vector) -> "Uploads":
@@ -43,8 +55,11 @@ class Uploads(NamedTuple):
 
     @property
     def dropped(self) -> Array:
-        """The number of models that do not count."""
-        return jnp.array(0) if self.weights is None else jnp.sum(self.weights == 0)
+        """The number of models that do not count though they should."""
+        if self.weights is None:
+            return jnp.array(0)
+        is_zero = self.weights == 0
+        return jnp.sum(is_zero if self.counted is None else is_zero & self.counted)
 
     def aggregate(
         self,
@@ -64,9 +79,15 @@ class Uploads(NamedTuple):
         Returns:
             The aggregate, and the aggregator's memory for the next round.
         """
-        models, weights = self
-        if weights is None:
-            return aggregator.update(models, None, w_global, memory, changed)
+        models, weights, counted = self
+        if weights is None and (counted is None or memory != ()):
+            result, memory = aggregator.update(models, None, w_global, memory, changed, counted)
+            if counted is not None:
+                result = result._replace(w=jnp.where(counted.any(), result.w, w_global))
+            return result, memory
+        if counted is not None:
+            weights = jnp.where(counted, 1 if weights is None else weights, 0).astype(models.dtype)
+        assert weights is not None
         any_arrived = weights.any()
         # The heaviest model replaces those that do not count, so that aggregators need not check.
         models = jnp.where(weights[:, None] > 0, models, models[jnp.argmax(weights)])

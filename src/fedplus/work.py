@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.tree_util import Partial
 
 from fedplus._types import Array, Matrix, Vector
@@ -24,6 +25,11 @@ Each = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Maps a function over the cohort: ``jax.vmap``, all parties at once, or ``map_sequentially``."""
 
 __all__ = ["Each", "Grad", "Work", "map_sequentially"]
+
+RETRIES = 3
+"""How often the local steps of a party that diverged are repeated in a round."""
+RETRY_SCALE = 0.25
+"""The factor of the gradients from one attempt to the next."""
 
 
 class Work(NamedTuple):
@@ -49,10 +55,14 @@ class Work(NamedTuple):
     validation: Batch | None = None
     """A minibatch (K, B, ...) of validation samples of each active party, for methods that compare
     models on them."""
+    has_worsened: Callable[[Vector, Vector, Batch], Array] | None = None
+    """(before, after, batches) ↦ True if local steps made a party's model worse than it was before and
+    than an untrained one, by more than chance. With it, local steps that diverge are repeated with
+    smaller gradients; ``grad`` must then accept a ``ScaledBatch``. None: they are not repeated."""
 
     def gather(self, rows: Matrix) -> Matrix:
         """Return the active parties' rows, (K, ...), of all parties' rows, (N, ...)."""
-        if self._is_everyone(len(rows)):
+        if self.is_everyone(len(rows)):
             return rows
         # XLA copies whole rows; the default mode, "fill", tests each entry.
         return rows.at[self.cohort].get(mode="clip")
@@ -62,19 +72,41 @@ class Work(NamedTuple):
         if self.present is not None:
             present = self.present.reshape(-1, *([1] * (new.ndim - 1)))
             new = jnp.where(present, new, self.gather(rows))
-        return new if self._is_everyone(len(rows)) else rows.at[self.cohort].set(new)
+        return new if self.is_everyone(len(rows)) else rows.at[self.cohort].set(new)
 
     def map(self, each: Each, function: Callable[..., Any], *args: Any) -> Any:
         """Return ``function(*args_k, batches_k, steps_k)`` of each active party k, stacked.
 
         Args:
             each: Maps the function over the cohort, in parallel or sequentially.
-            function: The computation of one party.
+            function: The computation of one party. Its last result says whether the party diverged, as
+                ``accept`` returns it. If ``has_worsened`` is set, such a party is computed again, with
+                gradients that are ``RETRY_SCALE`` times as large, up to ``RETRIES`` times; the last
+                result is then the number of times that it diverged.
             args: Arrays with one row per active party.
         """
-        return run_each(each, function, *args, self.batches, self.steps)
+        if self.has_worsened is None:
+            return run_each(each, function, *args, self.batches, self.steps)
+        return run_each(each, _with_retries(function), *args, self.batches, self.steps)
 
-    def _is_everyone(self, parties: int) -> bool:
+    def accept(self, new: T, old: T, batches: Batch, models: int = 1) -> tuple[T, Array]:
+        """Return ``new`` unless local steps diverged, else ``old``; and whether they did.
+
+        Args:
+            new: The party's models, and other arrays, after its steps. All must be finite.
+            old: The same before the steps.
+            batches: The party's minibatches.
+            models: How many of the arrays, from the first on, are models that must not become worse.
+        """
+        leaves, old_leaves = jax.tree.leaves(new), jax.tree.leaves(old)
+        is_good = jnp.isfinite(sum(jnp.sum(leaf) for leaf in leaves))
+        if self.has_worsened is not None:
+            for before, after in list(zip(old_leaves, leaves, strict=True))[:models]:
+                is_good &= ~self.has_worsened(before, after, batches)
+        chosen: T = jax.tree.map(lambda a, b: jnp.where(is_good, a, b), new, old)
+        return chosen, ~is_good
+
+    def is_everyone(self, parties: int) -> bool:
         """Return whether the cohort is known when tracing and consists of all parties in order."""
         cohort: Any = self.cohort
         return isinstance(cohort, np.ndarray) and np.array_equal(cohort, np.arange(parties))
@@ -129,11 +161,70 @@ def run_each(each: Each, function: Callable[..., Any], *args: Any) -> Any:
     return each(with_numbers)(*(arg for arg in args if not isinstance(arg, int)))
 
 
+class ScaledBatch(NamedTuple):
+    """A minibatch whose gradient is multiplied by a number."""
+
+    batch: Batch
+    scale: Array
+
+
 def finite_or(new: T, old: T) -> tuple[T, Array]:
     """Return ``new`` if all of it is finite, else ``old``; and whether ``new`` was not finite."""
     finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(new)))
     chosen: T = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
     return chosen, ~finite
+
+
+def scale_gradient(gradient: Callable[[Any, Batch], Any]) -> Callable[[Any, Any], Any]:
+    """Return the gradient function that also accepts a ``ScaledBatch``."""
+
+    def scaled(w: Any, batch: Any) -> Any:
+        if not isinstance(batch, ScaledBatch):
+            return gradient(w, batch)
+        g = gradient(w, batch.batch)
+        return jax.tree.map(lambda leaf: (batch.scale * leaf).astype(leaf.dtype), g)
+
+    return scaled
+
+
+def _scaled_batch_at(batches: Batch, scale: Array, i: Array) -> ScaledBatch:
+    return ScaledBatch(batches(i), scale)
+
+
+def _scale_batches(batches: Batch, scale: Array) -> Batch:
+    """Return a party's minibatches as ``ScaledBatch``es."""
+    if isinstance(batches, Partial):
+        scaled: Any = Partial(_scaled_batch_at, batches, scale)  # type: ignore[no-untyped-call]
+        return scaled
+    steps = len(jax.tree.leaves(batches)[0])
+    return ScaledBatch(batches, jnp.full(steps, scale))
+
+
+def _with_retries(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of one party that is repeated with smaller gradients while it diverges."""
+
+    def run(*args: Any) -> Any:
+        *rest, batches, steps = args
+
+        def attempt(carry: tuple[Array, Array, Any]) -> tuple[Array, Array, Any]:
+            failures, _, _ = carry
+            scale = jnp.float32(RETRY_SCALE) ** failures
+            *results, diverged = function(*rest, _scale_batches(batches, scale), steps)
+            return failures + diverged, diverged, tuple(results)
+
+        def is_unfinished(carry: tuple[Array, Array, Any]) -> Array:
+            failures, diverged, _ = carry
+            return diverged & (failures <= RETRIES)
+
+        shapes = jax.eval_shape(attempt, (jnp.int32(0), jnp.bool_(True), ()))[2]
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        # A loop, so that the function is compiled once.
+        failures, _, results = lax.while_loop(
+            is_unfinished, attempt, (jnp.int32(0), jnp.bool_(True), zeros)
+        )
+        return *results, failures
+
+    return run
 
 
 def map_sequentially(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,6 +18,8 @@ EVERY = {
     "mapper": b.Mapper(eta=0.1, eta_c=0.3, lambdas=(0.0, 0.3, 0.8)),
     "fedfomo": b.FedFomo(eta=0.1, m=2, epsilon=0.5),
     "fedsplit": b.FedSplit(s=1.0, eta=0.1),
+    "localupdate": b.LocalUpdate(eta=0.1, gamma=0.05),
+    "localupdate-last": b.LocalUpdate(eta=0.1, gamma=0.05, theta="last"),
 }
 PERSONAL = [
     "pfedme", "apfl", "apfl-fixed", "ditto", "ditto-robust", "l2gd", "hypcluster", "mapper", "fedfomo",

@@ -192,3 +192,16 @@ def fedsplit(m, a, cohort, batches, steps, n):
         m["z"][k] = z + 2 * (u - x)
     m["w"] = m["z"].mean(0)
     m["models"] = np.tile(m["w"], (n, 1))
+
+
+def localupdate(m, a, cohort, batches, steps, n):
+    x, sent = m["w"], []
+    for j, _ in enumerate(cohort):
+        y, gradients = x.copy(), []
+        for batch in party_batches(batches, j)[: steps[j]]:
+            gradients.append(grad(y, batch))
+            y = y - a.gamma * gradients[-1]
+        theta = {"all": np.ones(steps[j]), "last": np.eye(steps[j])[-1]}[a.theta]
+        sent.append(theta @ np.array(gradients))
+    m["w"] = x - a.eta * np.mean(sent, axis=0)
+    m["models"] = np.tile(m["w"], (n, 1))

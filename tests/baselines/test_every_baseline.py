@@ -12,7 +12,7 @@ from least_squares import GRAD, D, E, N, Parties, plain_grad, run_round, work
 import fedplus as fp
 from fedplus import baselines as b
 from fedplus import presets
-from fedplus.baselines.base import AbstractLocalAdaptation
+from fedplus.algorithm import AbstractLocalAdaptation
 from fedplus.work import map_sequentially
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -145,6 +145,12 @@ def test_with_one_party_it_is_sgd_or_the_personal_equivalent(name):
             g = plain_grad(u, (batches[0][0, i], batches[1][0, i]))
             u = u - 0.1 * (g + u - W0)
         expected = W0 + 2 * (u - W0)
+    elif name.startswith("localupdate"):  # The server's step along the gradients of smaller steps.
+        w, total = W0, 0.0
+        for i in range(E):
+            g = plain_grad(w, (batches[0][0, i], batches[1][0, i]))
+            w, total = w - 0.05 * g, total + g if name == "localupdate" else g
+        expected = W0 - 0.1 * total
     elif name.startswith("perfedavg"):
         w = W0
         for i in range(E):
@@ -238,6 +244,7 @@ BAD = {
     "mapper": {"eta": 0.0, "eta_c": 0.0, "lambdas": (0.5, 2.0)},
     "fedfomo": {"eta": 0.0, "m": 0, "epsilon": 2.0},
     "fedsplit": {"s": 0.0, "eta": 0.0},
+    "localupdate": {"eta": 0.0, "gamma": -1.0, "theta": "first", "aggregate": "mean"},
 }
 
 
@@ -270,6 +277,7 @@ def test_some_methods_are_fedavg_in_the_limit():
     limits = {
         "apfl with α = 0": b.APFL(eta=0.1, alpha=0.0, adaptive=False),
         "hypcluster with one model": b.HypCluster(eta=0.1, q=1),
+        "localupdate with γ = η": b.LocalUpdate(eta=0.1, gamma=0.1),
     }
     for name, method in limits.items():
         found = models_after(method, parties, 4)
@@ -297,6 +305,21 @@ def test_l2gd_only_averages_as_p_tends_to_1():
     method = b.L2GD(alpha=0.5, lam=1.0, p=1 - 1e-9)
     found = models_after(method, Parties(), 4)
     np.testing.assert_allclose(found, np.tile(W0, (N, 1)), rtol=1e-9)
+
+
+def test_localupdate_without_local_steps_is_minibatch_sgd():
+    """With γ = 0, all gradients are those at the global model."""
+    parties, x = Parties(), W0
+    method, rng = b.LocalUpdate(eta=0.02, gamma=0.0), np.random.default_rng(0)
+    state = method.init(W0, N)
+    for t in range(4):
+        given, batches, _ = work(parties, rng, range(N), key=t)
+        state, _ = run_round(method, state, given)
+        g = [
+            plain_grad(x, (batches[0][k, i], batches[1][k, i])) for k in range(N) for i in range(E)
+        ]
+        x = x - 0.02 * E * np.mean(g, axis=0)
+        np.testing.assert_allclose(state.w_global, x, rtol=1e-9)
 
 
 def test_scaffold_with_one_local_step_is_minibatch_sgd():

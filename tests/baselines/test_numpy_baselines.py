@@ -16,6 +16,7 @@ PLAIN = {
     b.Scaffold: plain.scaffold, b.PFedMe: plain.pfedme, b.PerFedAvg: plain.perfedavg,
     b.APFL: plain.apfl, b.Ditto: plain.ditto, b.HypCluster: plain.hypcluster,
     b.Mapper: plain.mapper, b.FedSplit: plain.fedsplit, b.L2GD: plain.l2gd, b.FedFomo: plain.fedfomo,
+    b.LocalUpdate: plain.localupdate,
 }  # fmt: skip
 
 

@@ -59,6 +59,7 @@ LEARN = {
     "mapper": (b.Mapper(eta=0.05, eta_c=0.2), 0.86),
     "fedfomo": (b.FedFomo(eta=0.05), 0.86),
     "fedsplit": (b.FedSplit(s=1.0, eta=0.05), 0.82),
+    "localupdate": (b.LocalUpdate(eta=0.05, gamma=0.02), 0.82),
 }
 
 
@@ -85,6 +86,7 @@ def test_the_score_is_that_of_the_model_that_the_paper_evaluates(name):
     evaluated = {
         "scaffold": lambda k: state.w_global,
         "fedsplit": lambda k: state.w_global,
+        "localupdate": lambda k: state.w_global,
         "pfedme": lambda k: state.theta[k],
         "fedfomo": lambda k: state.theta[k],
         "apfl": lambda k: state.alpha[k] * state.v_local[k] + (1 - state.alpha[k]) * state.w_global,

@@ -13,10 +13,13 @@ from fedplus.methods import METHODS
 
 
 def python_defaults(name):
-    """The settings of a method that have a default in Python, as TOML would write them."""
+    """The settings of a method that have a default in Python, as TOML would write them.
+
+    Settings that all presets share are filled in only if they are given.
+    """
     return {
         setting: list(value) if isinstance(value, tuple) else value
-        for setting, value in METHODS[name].settings.items()
+        for setting, value in METHODS[name].own_settings.items()
         if value is not inspect.Parameter.empty and value is not None
     }
 

@@ -123,9 +123,8 @@ def test_a_filled_in_specification_survives_a_round_trip_through_toml(tmp_path):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_valid_default_settings_and_a_label(name):
-    spec, source = spec_from_command(
-        "digits-robust", [name], {"data.validation_share": 0.2, "rounds": 1}
-    )
+    settings = {"data.validation_share": 0.2, "rounds": 1, "model.name": "mlp", "hidden": [8]}
+    spec, source = spec_from_command("digits-robust", [name], settings)
     prepared = prepare(spec, 0, source)
     assert LABELS[name] == spec.methods[0].label
     assert type(prepared.methods[0]) is type(build_method(spec.methods[0], prepared.model, source))

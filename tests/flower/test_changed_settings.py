@@ -2,7 +2,6 @@
 
 import logging
 
-import optax
 import pytest
 
 import fedplus as fp
@@ -18,9 +17,7 @@ CHANGED = {
     "eta": fp.FedPlus(fp.LocalSolve(fp.L2(0.1), eta=0.2, sigma=0.5)),
     "sigma": fp.FedPlus(fp.LocalSolve(fp.L2(0.1), eta=0.1, sigma=0.25)),
     "lam": fp.FedPlus(fp.LocalSolve(fp.L2(0.1), eta=0.1, sigma=0.5, lam=0.5)),
-    "optimizer": fp.FedPlus(
-        fp.LocalSolve(fp.L2(0.1), eta=0.1, sigma=0.5, optimizer=optax.adam(0.1))
-    ),
+    "optimizer": fp.FedPlus(fp.LocalSolve(fp.L2(0.1), eta=0.1, sigma=0.5, optimizer="adam")),
     "over": fp.FedPlus(fp.LocalSolve(fp.L2(0.1), eta=0.1, sigma=0.5), over="active"),
     "aggregate": fp.FedPlus(fp.LocalSolve(fp.L2(0.1), eta=0.1, sigma=0.5), aggregate=fp.Mean()),
 }

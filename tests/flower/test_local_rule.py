@@ -31,7 +31,7 @@ BOX = fp.Custom(lambda x: jnp.sum(0 * x), lambda x: jnp.clip(x, -0.1, 0.1))
 
 
 def message(method, round_=1):
-    config = {"server-round": round_, "fedplus-federation": "f"} | rule_to_message(method.local)
+    config = {"server-round": round_, "fedplus-federation": "f"} | rule_to_message(method)
     w_global = {name: array + 0.5 for name, array in zeros().items()}
     content = RecordDict({"arrays": to_record(w_global), "config": ConfigRecord(config)})
     return Message(content, 1, MessageType.TRAIN)
@@ -48,7 +48,7 @@ def context():
 def test_start_anchor_and_kappa_equal_those_of_local_solve(psi, eta, sigma, lam, seed):
     local = fp.LocalSolve(psi, eta=eta, sigma=1 / eta * 0.05 * (1 + sigma), lam=lam)
     w_k, w_global = np.random.default_rng(seed).normal(size=(2, 10)).astype(np.float32)
-    rule = rule_from_message(rule_to_message(local), LAYOUT)
+    rule = rule_from_message(rule_to_message(fp.FedPlus(local)), LAYOUT)
     theta = local.psi.prox(jnp.asarray(w_k - w_global))
     np.testing.assert_allclose(rule.anchor(w_k, w_global), w_global + theta, atol=2e-6)
     np.testing.assert_allclose(rule.start(w_k, w_global), local.start(w_k, w_global), atol=2e-6)
@@ -86,7 +86,7 @@ print([name for name in ("jax", "optax", "scipy", "sklearn", "pandas") if name i
 
 def test_a_custom_psi_must_be_given_to_the_party(tmp_path):
     method = fp.FedPlus(fp.LocalSolve(BOX, eta=0.1, sigma=0.5))
-    assert "fedplus-psi" not in rule_to_message(method.local)
+    assert "fedplus-psi" not in rule_to_message(method)
     with pytest.raises(
         fp.SettingError, match=r"give the party the server's.*Party\(\.\.\., method"
     ):
@@ -111,6 +111,6 @@ def test_a_custom_psi_must_be_given_to_the_party(tmp_path):
     ],
 )
 def test_invalid_settings_in_the_message_are_refused(changed, error):
-    config = rule_to_message(fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5).local) | changed
+    config = rule_to_message(fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)) | changed
     with pytest.raises(fp.SettingError, match=error):
         rule_from_message(config, Shapes.from_arrays(zeros()).layout)

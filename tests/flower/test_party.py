@@ -18,7 +18,7 @@ set_sender()
 
 def message(w=None, federation="f", round_=1, method=METHOD):
     config = {"server-round": round_, "fedplus-federation": federation}
-    config |= rule_to_message(method.local)
+    config |= rule_to_message(method)
     arrays = to_record(zeros() if w is None else w)
     content = RecordDict({"arrays": arrays, "config": ConfigRecord(config)})
     return Message(content, 1, MessageType.TRAIN)

@@ -58,6 +58,16 @@ def test_models_equal_those_of_the_simulator(name, tmp_path):
         np.testing.assert_allclose(models, expected.state.w_local, atol=1e-5)
 
 
+def test_the_order_of_the_arrays_does_not_matter(tmp_path):
+    method = METHODS["hybrid"]
+    strategies = [FedPlus(method, rounds=3) for _ in range(2)]
+    for arrays, strategy in zip(
+        (zeros(), dict(reversed(zeros().items()))), strategies, strict=True
+    ):
+        strategy.run(make_grid(method, tmp_path / f"from-{next(iter(arrays))}"), arrays)
+    np.testing.assert_array_equal(*(strategy.state.w_global for strategy in strategies))
+
+
 def test_ditto_is_fedavg_with_a_second_model_that_stays_with_the_party(tmp_path):
     """Ditto as in docs/deployment.md gives the models of the simulator's Ditto."""
     eta, lam, rounds, data, app = 0.1, 0.3, 5, samples(), ClientApp()

@@ -29,7 +29,9 @@ def unflat(w):
     return {"bias": w[:3], "weight": w[3:].reshape(4, 3)}
 
 
-def plain_run(parties, *, seed, rounds, cohort, steps, batch, lam, sigma=0.0, theta=None):
+def plain_run(
+    parties, *, seed, rounds, cohort, steps, batch, lam, sigma=0.0, eta=lambda t: ETA, joins=False
+):
     """Run Algorithm 1 with the mean over the active parties, as a loop over parties and steps.
 
     Only the random draws, S^t and the rows of the minibatches, come from the engine.
@@ -38,18 +40,23 @@ def plain_run(parties, *, seed, rounds, cohort, steps, batch, lam, sigma=0.0, th
     init_key, round_key = jax.random.split(jax.random.key(seed))
     w_global = flat(jax.tree.map(np.asarray, CLASSIFIER.init(init_key))).astype(float)
     w_local = np.tile(w_global, (parties.parties, 1))
-    kappa = 1 / (1 + ETA * sigma)
+    joined = set(range(parties.parties))
+    if joins:
+        joined = set()
     for t in range(rounds):
+        kappa = 1 / (1 + eta(t) * sigma)
         cohort_key, batch_key, _, _ = jax.random.split(jax.random.fold_in(round_key, t), 4)
         chosen, _ = Uniform(cohort)(cohort_key, jnp.array(t), parties.parties)
         words = jax.random.bits(batch_key, (cohort,))
         for word, k in zip(words, np.asarray(chosen), strict=True):
             draw = minibatches(word, jnp.asarray(train.start[k]), jnp.asarray(train.size[k]), batch)
-            w = (1 - lam) * w_local[k] + lam * w_global
+            own = w_local[k] if int(k) in joined else w_global
+            joined.add(int(k))
+            w = (1 - lam) * own + lam * w_global
             for i in range(steps(k)):
                 rows = np.asarray(draw(jnp.int32(i)))
                 _, g = plain_loss(unflat(w), train.x[rows], train.y[rows])
-                w = kappa * (w - ETA * flat(g)) + (1 - kappa) * w_global
+                w = kappa * (w - eta(t) * flat(g)) + (1 - kappa) * w_global
             w_local[k] = w
         w_global = w_local[np.asarray(chosen)].mean(0)
     return w_global, w_local
@@ -93,6 +100,21 @@ def test_fedprox_and_local_training_are_the_plain_loop():
     local = fp.simulate(presets.local_sgd(eta=ETA), parties, CLASSIFIER, **settings)
     _, expected = plain_run(parties, lam=0.0, **plain)
     np.testing.assert_allclose(local.models, expected, rtol=2e-4, atol=2e-5)
+
+
+def test_schedules_are_resolved_in_every_round_and_parties_start_at_the_current_model():
+    """Personal models around the mean of the active ones, with a decreasing learning rate."""
+    parties = federation()
+    settings = {"rounds": ROUNDS, "cohort": 2, "steps": 4, "batch_size": 6, "seed": 1}
+    local = fp.LocalSolve(fp.Anchor(), eta=fp.schedules.Inverse(0.2, 0.5), sigma=1.0)
+    run = fp.simulate(fp.FedPlus(local, fp.Mean(), "active"), parties, CLASSIFIER, **settings)
+    expected, w_local = plain_run(
+        parties, seed=1, rounds=ROUNDS, cohort=2, steps=lambda k: 4, batch=6, lam=0.0, sigma=1.0,
+        eta=lambda t: 0.2 / (1 + 0.5 * t), joins=True,
+    )  # fmt: skip
+    np.testing.assert_allclose(run.w_global, expected, rtol=2e-4, atol=2e-5)
+    joined = np.flatnonzero(run.state.joined)
+    np.testing.assert_allclose(run.models[joined], w_local[joined], rtol=2e-4, atol=2e-5)
 
 
 GEO = {"eta": ETA, "sigma": 1.0, "delta": 0.05}
@@ -148,11 +170,11 @@ def test_the_runs_of_a_sweep_are_the_single_runs():
 
 def test_an_optax_optimizer_replaces_the_local_step():
     """Optax's SGD equals the built-in step, and Adam learns."""
-    local = fp.LocalSolve(fp.L2(0.05), eta=ETA, sigma=1.0, optimizer=optax.sgd(ETA))
+    local = fp.LocalSolve(fp.L2(0.05), eta=ETA, sigma=1.0, optimizer=optax.sgd)
     same = fp.simulate(fp.FedPlus(local), federation(), CLASSIFIER, **SETTINGS)
     plain = fp.simulate(presets.fedgeomed_plus(**GEO), federation(), CLASSIFIER, **SETTINGS)
     np.testing.assert_allclose(same.models, plain.models, rtol=1e-5, atol=1e-6)
-    local = fp.LocalSolve(fp.Anchor(), eta=0.05, lam=1.0, optimizer=optax.adam(0.05))
+    local = fp.LocalSolve(fp.Anchor(), eta=0.05, lam=1.0, optimizer="adam")
     adam = fp.simulate(
         fp.FedPlus(local, fp.Mean()), federation(), CLASSIFIER, rounds=40, steps=5, batch_size=8
     )

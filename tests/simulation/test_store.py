@@ -54,6 +54,17 @@ def test_a_run_with_a_store_is_the_run_in_memory(tmp_path, more):
     np.testing.assert_array_equal(np.ravel(weight), stored.models[7, 3:])
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_the_store_also_holds_who_has_joined_and_the_optimizers_of_parties(tmp_path, optimizer):
+    """The state of SGD is empty."""
+    method = presets.fedper((("bias", 3), ("weight", 12)), eta=0.05, private=("bias",)).replace(
+        optimizer=optimizer, keep_optimizer_state=True
+    )
+    parties = federation(SIZES)
+    stored = fp.simulate(method, parties, CLASSIFIER, store=tmp_path, **SETTINGS)
+    assert_same(stored, fp.simulate(method, parties, CLASSIFIER, **SETTINGS))
+
+
 def test_a_run_resumes_from_a_checkpoint_after_later_rows_were_written(tmp_path):
     """The rounds after the last checkpoint are lost; the rows of the checkpoint are unchanged."""
     parties = federation(SIZES)

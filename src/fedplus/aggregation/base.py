@@ -48,6 +48,8 @@ class ChangedRows(NamedTuple):
     """(K,): the distinct indices of these rows."""
     before: Any
     """(K, d): their entries in the last round."""
+    counted: Any = None
+    """(K,): True for rows that counted in the last round. None: all did."""
 
 
 def direct_aggregate(w: Any) -> Aggregate:
@@ -95,7 +97,12 @@ class AbstractAggregator(ABC):
         return ()
 
     def solve_incremental(
-        self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
+        self,
+        w_local: Matrix,
+        counted: Array | None,
+        start: Vector,
+        memory: Any,
+        changed: ChangedRows,
     ) -> tuple[Aggregate, Any]:
         """Return the results of ``update`` for equal weights and a memory other than ``()``. Pure."""
         raise NotImplementedError
@@ -108,6 +115,7 @@ class AbstractAggregator(ABC):
         start: Vector,
         memory: Any,
         changed: ChangedRows,
+        counted: Array | None = None,
     ) -> tuple[Aggregate, Any]:
         """Return the aggregate of a W in which only some rows changed since the last call.
 
@@ -118,6 +126,8 @@ class AbstractAggregator(ABC):
             start: (d,), the last result.
             memory: The memory that ``init`` or the last ``update`` returned.
             changed: The rows that changed, and their last entries.
+            counted: (N,), True for rows that count; a row that counts once counts from then on. It
+                needs a memory and equal weights. None: all rows count.
 
         Returns:
             The aggregate, and the memory for the next call.
@@ -127,7 +137,7 @@ class AbstractAggregator(ABC):
         if weights is not None:
             fresh = self.init(start, len(w_local), len(changed.rows))
             return self.solve(w_local, weights, start), fresh
-        return self.solve_incremental(w_local, start, memory, changed)
+        return self.solve_incremental(w_local, counted, start, memory, changed)
 
     @final
     def __call__(

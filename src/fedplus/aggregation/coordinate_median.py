@@ -60,10 +60,15 @@ class CoordinateMedian(AbstractAggregator):
 
     @override
     def solve_incremental(
-        self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
+        self,
+        w_local: Matrix,
+        counted: Array | None,
+        start: Vector,
+        memory: Any,
+        changed: ChangedRows,
     ) -> tuple[Aggregate, Any]:
         w, unsolved, new_memory = kernels.incremental_medians(
-            w_local, changed.rows, changed.before, self.delta, start, *memory
+            w_local, changed, counted, self.delta, start, *memory
         )
         return _certify(w, unsolved), (new_memory,)
 

@@ -94,17 +94,28 @@ class GeometricMedian(AbstractAggregator):
 
     @override
     def solve_incremental(
-        self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
+        self,
+        w_local: Matrix,
+        counted: Array | None,
+        start: Vector,
+        memory: Any,
+        changed: ChangedRows,
     ) -> tuple[Aggregate, Any]:
         # The first step comes from the updated gradient at the last median. If the minimisers form an
         # interval, the result may be any of its points.
-        a, delta = kernels.weights_or_ones(w_local, None), self.delta
+        delta = self.delta
+        a = kernels.weights_or_ones(
+            w_local, None if counted is None else counted.astype(w_local.dtype)
+        )
         w, r, descent = memory
         is_known = jnp.isfinite(jnp.sum(r))
         w, r, descent = (jnp.where(is_known, x, y) for x, y in ((w, start), (r, 0), (descent, 0)))
         ones = jnp.ones_like(changed.before[:, 0])
-        _, before = kernels.distances_and_descent(changed.before, ones, delta, w)
-        new_r, after = kernels.distances_and_descent(w_local[changed.rows], ones, delta, w)
+        was_counted = ones if changed.counted is None else changed.counted.astype(ones.dtype)
+        _, before = kernels.distances_and_descent(changed.before, was_counted, delta, w)
+        new_r, after = kernels.distances_and_descent(
+            w_local[changed.rows], a[changed.rows], delta, w
+        )
         descent = jnp.where(is_known, descent + (after - before), 0)
         last = _evaluate(w_local, a, delta, w, r.at[changed.rows].set(new_r), descent)
         result, last = _minimise(w_local, a, delta, last.proposal)
@@ -140,7 +151,7 @@ def _evaluate(
     q = _reweight(r, weights, delta)
     slope = q.sum()
     slope = xp.where(slope > 0, slope, 1)
-    nearest = r.argmin()
+    nearest = xp.where(weights > 0, r, xp.inf).argmin()
     is_nearest = r <= r[nearest] * (1 + 1e-5)  # Models as near as the nearest one count as one.
     other_slope = xp.where(is_nearest, 0, q).sum()
     is_dominated = (2 * other_slope <= slope) & (other_slope > 0)
@@ -328,7 +339,7 @@ def _certify(w_local: Matrix, here: Evaluation, weights: Vector, delta: Any) -> 
     bound = share * (6 * spread + 0.5 * delta) / xp.where(share > 0.5, 2 * share - 1, 1)
     is_low = (share > 0.5) & (delta <= spread) & (gradient / total * bound <= ACCURACY * spread)
     is_low = is_low & (gradient <= max_step * spread * far_slope)
-    at_w = xp.maximum(r, delta) <= 0.2 * ACCURACY * spread + rounding
+    at_w = (weights > 0) & (xp.maximum(r, delta) <= 0.2 * ACCURACY * spread + rounding)
 
     def is_outweighed() -> Any:
         b, tau = xp.vdot(weights, at_w), xp.max(xp.where(at_w, r, 0))

@@ -206,14 +206,14 @@ def delta_medians(
 
 
 def incremental_medians(
-    w_local: Matrix, rows: Array, before: Matrix, delta: Any, start: Vector, memory: Array
+    w_local: Matrix, changed: Any, counted: Array | None, delta: Any, start: Vector, memory: Array
 ) -> tuple[Vector, Array, Array]:
     """Return the δ-coordinatewise median of a W in which few rows changed. It needs compiled kernels.
 
     Args:
         w_local: (N, d), W.
-        rows: (K,), the rows that changed since the last call.
-        before: (K, d), their last entries.
+        changed: The rows that changed since the last call (``ChangedRows``).
+        counted: (N,), True for rows that count. None: all rows count.
         delta: δ > 0.
         start: (d,), the last median.
         memory: (d, MEMORY_WORDS), the memory that the last call returned; -1 everywhere if empty.
@@ -222,7 +222,12 @@ def incremental_medians(
         The median, the number of unsolved coordinates, and the memory for the next call.
     """
     shard = shard_of(w_local.shape[1], w_local.size)
-    inputs = [rows.astype(jnp.int32), before, _scalar(delta, w_local), start, memory]
+    rows, before, was_counted = changed
+    n, k = len(w_local), len(rows)
+    now = jnp.ones(n, jnp.int32) if counted is None else counted.astype(jnp.int32)
+    then = jnp.ones(k, jnp.int32) if was_counted is None else was_counted.astype(jnp.int32)
+    delta = _scalar(delta, w_local)
+    inputs = [rows.astype(jnp.int32), before, delta, start, now, then, memory]
     outputs = ["columns", "count", "memory"]
     w, unsolved, new_memory = _call("incremental_medians", shard, w_local, inputs, outputs)
     return shard.gather(w), shard.add(unsolved)[0], new_memory

@@ -47,10 +47,23 @@ class Mean(AbstractAggregator):
 
     @override
     def solve_incremental(
-        self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
+        self,
+        w_local: Matrix,
+        counted: Array | None,
+        start: Vector,
+        memory: Any,
+        changed: ChangedRows,
     ) -> tuple[Aggregate, Any]:
-        n, after = len(w_local), w_local[changed.rows]
-        changes = after - changed.before
+        after: Any = w_local[changed.rows]
+        before = changed.before
+        ones = jnp.ones_like(w_local[:, 0])
+        n: Any = len(w_local)
+        if counted is not None:
+            ones = counted.astype(after.dtype)
+            n = jnp.maximum(ones.sum(), 1)
+            after = jnp.where(counted[changed.rows][:, None], after, 0)
+            before = jnp.where(changed.counted[:, None], before, 0)
+        changes = after - before
         total_change = kernels.weighted_sum(changes, jnp.ones_like(changes[:, 0]))
         # Knuth's two-sum: ``high`` and the rounding error of this addition.
         high = memory.high + total_change
@@ -63,13 +76,14 @@ class Mean(AbstractAggregator):
 
         def sum_all(total: Sum) -> Sum:
             # The weights depend on the loop, so that XLA does not hoist the sum out of it.
-            a = jnp.where(total.lost <= allowed, 0, jnp.ones(n, after.dtype))
+            a = jnp.where(total.lost <= allowed, 0, ones)
             high = kernels.weighted_sum(w_local, a)
             return Sum(high, jnp.zeros_like(low), jnp.zeros_like(lost))
 
-        def is_inaccurate(total: Sum) -> Array:  # False after ``sum_all``, also if W is not finite.
+        def is_inaccurate(total: Sum) -> Any:  # False after ``sum_all``, also if W is not finite.
             return (total.lost != 0) & ~(total.lost <= allowed)
 
         # A loop with at most one iteration instead of a conditional, which would copy W.
         total = lax.while_loop(is_inaccurate, sum_all, Sum(high, low, lost))
-        return direct_aggregate((total.high + total.low) / n), total
+        mean: Vector = (total.high + total.low) / n
+        return direct_aggregate(mean), total

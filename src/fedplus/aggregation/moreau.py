@@ -4,10 +4,11 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, final
 
+import jax.numpy as jnp
 from typing_extensions import override
 
 from fedplus._backend import namespace
-from fedplus._types import Matrix, Vector, settings
+from fedplus._types import Array, Matrix, Vector, settings
 from fedplus.aggregation.base import AbstractAggregator, Aggregate, ChangedRows
 from fedplus.aggregation.coordinate_median import CoordinateMedian
 from fedplus.aggregation.geometric_median import GeometricMedian
@@ -71,9 +72,14 @@ class Moreau(AbstractAggregator):
 
     @override
     def solve_incremental(
-        self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
+        self,
+        w_local: Matrix,
+        counted: Array | None,
+        start: Vector,
+        memory: Any,
+        changed: ChangedRows,
     ) -> tuple[Aggregate, Any]:
-        return self.solver.solve_incremental(w_local, start, memory, changed)
+        return self.solver.solve_incremental(w_local, counted, start, memory, changed)
 
 
 @final
@@ -111,15 +117,27 @@ class BlockSolver(AbstractAggregator):
 
     @override
     def solve_incremental(
-        self, w_local: Matrix, start: Vector, memory: Any, changed: ChangedRows
+        self,
+        w_local: Matrix,
+        counted: Array | None,
+        start: Vector,
+        memory: Any,
+        changed: ChangedRows,
     ) -> tuple[Aggregate, Any]:
         starts, befores = self.psi.split(start), self.psi.split(changed.before)
         results, memories = {}, {}
         for pattern, block in self.psi.split(w_local).items():
-            rows = ChangedRows(changed.rows, befores[pattern])
-            results[pattern], memories[pattern] = Moreau(self.psi.parts[pattern]).update(
-                block, None, starts[pattern], memory[pattern], rows
-            )
+            solver, part = Moreau(self.psi.parts[pattern]), starts[pattern]
+            rows = changed._replace(before=befores[pattern])
+            if memory[pattern] != () or counted is None:
+                results[pattern], memories[pattern] = solver.update(
+                    block, None, part, memory[pattern], rows, counted
+                )
+                continue
+            weights = counted.astype(block.dtype)
+            # A row of weight 0 must be a copy of another model.
+            block = jnp.where(counted[:, None], block, block[jnp.argmax(weights)])
+            results[pattern], memories[pattern] = solver.solve(block, weights, part), ()
         return self._join(results), memories
 
     def _join(self, results: dict[str, Aggregate]) -> Aggregate:

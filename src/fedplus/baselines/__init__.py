@@ -6,6 +6,7 @@ from fedplus.baselines.fedfomo import FedFomo
 from fedplus.baselines.fedsplit import FedSplit
 from fedplus.baselines.hypcluster import HypCluster
 from fedplus.baselines.l2gd import L2GD
+from fedplus.baselines.local_update import LocalUpdate
 from fedplus.baselines.mapper import Mapper
 from fedplus.baselines.per_fedavg import PerFedAvg
 from fedplus.baselines.pfedme import PFedMe
@@ -18,6 +19,7 @@ __all__ = [
     "FedFomo",
     "FedSplit",
     "HypCluster",
+    "LocalUpdate",
     "Mapper",
     "PFedMe",
     "PerFedAvg",

@@ -21,7 +21,7 @@ from fedplus.local import (
     repeat_steps,
     with_parameter_shapes,
 )
-from fedplus.work import Each, Work, finite_or, first_model
+from fedplus.work import Each, Work, first_model
 
 
 class APFLState(NamedTuple):
@@ -85,9 +85,12 @@ class APFL(AbstractBaseline[APFLState]):
         w_global = state.w_global
         gradient, unravel, ravel = with_parameter_shapes(grad)
 
+        def mix(share: Array, v: Vector, w: Vector) -> Vector:
+            return share * v + (1 - share) * w
+
         def solve(
             v: Vector, alpha: Array, batches: Batch, count: Array | int
-        ) -> tuple[Vector, Vector, Array, Array]:
+        ) -> tuple[Vector, Vector, Vector, Array, Array]:
             def step(i: Array, carry: tuple[Params, Params, Array]) -> tuple[Params, Params, Array]:
                 w, v, share = carry
                 batch = batch_at(batches, i)
@@ -102,19 +105,20 @@ class APFL(AbstractBaseline[APFLState]):
 
             first = (unravel(w_global), unravel(v), alpha)
             w, own, share = repeat_steps(step, count, first, available_steps(batches))
-            new = (ravel(w), ravel(own), share)
-            (w_k, v_k, share), diverged = finite_or(new, (w_global, v, alpha))
-            return w_k, v_k, share, diverged
+            w_k, v_k = ravel(w), ravel(own)
+            new = (mix(share, v_k, w_k), w_k, v_k, share)
+            old = (mix(alpha, v, w_global), w_global, v, alpha)
+            (mixed, w_k, v_k, share), diverged = work.accept(new, old, batches, models=2)
+            return mixed, w_k, v_k, share, diverged
 
         v_before, alpha_before = work.gather(state.v_local), work.gather(state.alpha)
-        solved, v_k, share, diverged = work.map(each, solve, v_before, alpha_before)
+        mixed, solved, v_k, share, diverged = work.map(each, solve, v_before, alpha_before)
         result, dropped = steps.aggregate_active(work, solved, w_global, self.aggregate)
         new_state = APFLState(
             result.w,
             work.scatter(state.v_local, v_k),
             work.scatter(state.alpha, share),
         )
-        mixed = share[:, None] * v_k + (1 - share[:, None]) * solved
         return new_state, Outcome(result, mixed, diverged, dropped)
 
     @override

@@ -13,7 +13,7 @@ from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.check import require_number
 from fedplus.local import Batch, Grad, Params, with_parameter_shapes
-from fedplus.work import Each, Work, finite_or, first_model
+from fedplus.work import Each, Work, first_model
 
 
 class DittoState(NamedTuple):
@@ -78,7 +78,8 @@ class Ditto(AbstractBaseline[DittoState]):
                 return steps.add_scaled(v, -self.eta, regularised)
 
             v_k = steps.descend(v, batches, count, grad, update)
-            (w_k, v_k), diverged = finite_or((w_k, v_k), (w_global, v))
+            new, old = (w_k, v_k), (w_global, v)
+            (w_k, v_k), diverged = work.accept(new, old, batches, models=2)
             return w_k, v_k, diverged
 
         solved, v_k, diverged = work.map(each, solve, work.gather(state.v_local))

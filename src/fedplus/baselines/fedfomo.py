@@ -15,7 +15,7 @@ from fedplus.baselines.base import AbstractBaseline
 from fedplus.check import require, require_integer, require_number
 from fedplus.local import Batch, Grad
 from fedplus.uploads import Uploads
-from fedplus.work import Each, Work, finite_or, first_model
+from fedplus.work import Each, Work, first_model
 
 
 class FedFomoState(NamedTuple):
@@ -50,6 +50,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
 
     per_party: ClassVar[tuple[str, ...]] = ("theta", "affinity")
     needs_validation: ClassVar[bool] = True
+    can_join: ClassVar[bool] = False
 
     eta: float
     m: int = static_field(default=5)
@@ -93,7 +94,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
             w_k = steps.descend(
                 mixed, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta, g)
             )
-            w_k, diverged = finite_or(w_k, own)
+            w_k, diverged = work.accept(w_k, own, batches)
             return w_k, gain, diverged
 
         own_models = work.gather(state.theta)

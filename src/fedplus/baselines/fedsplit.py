@@ -14,7 +14,7 @@ from fedplus.baselines.base import AbstractBaseline
 from fedplus.check import require_number
 from fedplus.local import Batch, Grad, Params, with_parameter_shapes
 from fedplus.uploads import Uploads
-from fedplus.work import Each, Work, finite_or, first_model
+from fedplus.work import Each, Work, first_model
 
 
 class FedSplitState(NamedTuple):
@@ -78,7 +78,8 @@ class FedSplit(AbstractBaseline[FedSplitState]):
                 regularised = steps.add_scaled(g, 1 / self.s, steps.subtract(u, reflection))
                 return steps.add_scaled(u, -self.eta, regularised)
 
-            u, diverged = finite_or(steps.descend(x, batches, count, grad, update), x)
+            u = steps.descend(x, batches, count, grad, update)
+            u, diverged = work.accept(u, x, batches)
             return u, z + 2 * (u - x), diverged
 
         solved, z, diverged = work.map(each, solve, work.gather(state.z_local))

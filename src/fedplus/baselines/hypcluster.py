@@ -14,7 +14,7 @@ from fedplus.baselines.base import AbstractBaseline
 from fedplus.check import require_integer, require_number
 from fedplus.local import Batch, Grad
 from fedplus.uploads import Uploads
-from fedplus.work import Each, Work, finite_or, first_model
+from fedplus.work import Each, Work, first_model
 
 
 class HypClusterState(NamedTuple):
@@ -81,7 +81,7 @@ class HypCluster(AbstractBaseline[HypClusterState]):
             w_k = steps.descend(
                 first, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta, g)
             )
-            w_k, diverged = finite_or(w_k, first)
+            w_k, diverged = work.accept(w_k, first, batches)
             return w_k, choice, diverged
 
         solved, choice, diverged = work.map(each, solve)

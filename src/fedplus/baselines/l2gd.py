@@ -48,6 +48,7 @@ class L2GD(AbstractBaseline[L2GDState]):
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("w_local",)
+    can_join: ClassVar[bool] = False
 
     alpha: float
     lam: float

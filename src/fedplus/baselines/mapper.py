@@ -13,7 +13,7 @@ from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.check import require, require_number
 from fedplus.local import Batch, Grad, with_parameter_shapes
-from fedplus.work import Each, Work, finite_or, first_model
+from fedplus.work import Each, Work, first_model
 
 
 class MapperState(NamedTuple):
@@ -102,8 +102,8 @@ class Mapper(AbstractBaseline[MapperState]):
             params = unravel(w)
             mean = ravel(steps.mean_over_batches(lambda b: gradient(params, b), batches, count))
             central = w_c - self.eta_c * (1 - lam) * mean
-            new = (central, own, lam, w)
-            (central, own, lam, w), diverged = finite_or(new, (w_c, w_l, lams[0], w_l))
+            new, old = (central, w, own, lam), (w_c, w_l, w_l, lams[0])
+            (central, w, own, lam), diverged = work.accept(new, old, batches, models=2)
             return central, own, lam, w, diverged
 
         w_l = work.gather(state.w_local)

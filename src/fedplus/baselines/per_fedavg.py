@@ -8,9 +8,9 @@ from typing_extensions import override
 
 from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import AbstractAggregator
-from fedplus.algorithm import Outcome
+from fedplus.algorithm import AbstractLocalAdaptation, Outcome
 from fedplus.baselines import steps
-from fedplus.baselines.base import AbstractBaseline, AbstractLocalAdaptation
+from fedplus.baselines.base import AbstractBaseline
 from fedplus.check import require, require_number
 from fedplus.local import (
     Batch,
@@ -21,7 +21,7 @@ from fedplus.local import (
     repeat_steps,
     with_parameter_shapes,
 )
-from fedplus.work import Each, Work, finite_or, first_model
+from fedplus.work import Each, Work, first_model
 
 
 class PerFedAvgState(NamedTuple):
@@ -106,7 +106,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
                 return steps.add_scaled(w, -self.beta, outer)
 
             solved = ravel(repeat_steps(step, count, unravel(w_global), None))
-            return finite_or(solved, w_global)
+            return work.accept(solved, w_global, batches)
 
         solved, diverged = work.map(each, solve)
         result, dropped = steps.aggregate_active(work, solved, w_global, self.aggregate)
@@ -117,6 +117,11 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
     def models(self, state: PerFedAvgState, parties: Array | None = None) -> Matrix:
         """Return the global model for each party; ``adapt`` personalises it."""
         return steps.broadcast_model(state.w_global, len(state.rounds), parties)
+
+    @property
+    @override
+    def adaptation_steps(self) -> int:
+        return 1
 
     @override
     def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:

@@ -21,7 +21,7 @@ from fedplus.local import (
     repeat_steps,
     with_parameter_shapes,
 )
-from fedplus.work import Each, Work, finite_or, first_model
+from fedplus.work import Each, Work, first_model
 
 
 class PFedMeState(NamedTuple):
@@ -101,7 +101,8 @@ class PFedMe(AbstractBaseline[PFedMeState]):
 
             first = unravel(w_global)
             w, theta = repeat_steps(step, count, (first, first), available_steps(batches))
-            (w_k, theta_k), diverged = finite_or((ravel(w), ravel(theta)), (w_global, before))
+            new, old = (ravel(w), ravel(theta)), (w_global, before)
+            (w_k, theta_k), diverged = work.accept(new, old, batches, models=2)
             has_steps = jnp.asarray(count) > 0
             return w_k, jnp.where(has_steps, theta_k, before), diverged
 

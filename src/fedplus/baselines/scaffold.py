@@ -13,7 +13,7 @@ from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
 from fedplus.check import require, require_number
 from fedplus.local import Batch, Grad, Params, with_parameter_shapes
-from fedplus.work import Each, Work, finite_or, first_model
+from fedplus.work import Each, Work, first_model
 
 
 class ScaffoldState(NamedTuple):
@@ -90,7 +90,7 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
             else:
                 new_c_k = c_k - c + (x - y) / (jnp.maximum(count, 1) * self.eta_l)
             new_c_k = jnp.where(jnp.asarray(count) > 0, new_c_k, c_k)  # l. 12
-            (y, new_c_k), diverged = finite_or((y, new_c_k), (x, c_k))
+            (y, new_c_k), diverged = work.accept((y, new_c_k), (x, c_k), batches)
             return y, new_c_k, diverged
 
         before = work.gather(state.control_local)

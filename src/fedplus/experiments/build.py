@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedplus import aggregation, data, models, psi
+from fedplus import aggregation, data, models, psi, schedules
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.check import SettingError, lookup, require
 from fedplus.data.federation import Federation
 from fedplus.data.holdout import Splitting
 from fedplus.experiments.spec import Data, Fault, Method, Model, Spec
 from fedplus.experiments.toml_source import TomlSource
+from fedplus.layers import Layer
 from fedplus.methods import lookup_method
 from fedplus.models import ravel
 from fedplus.simulation import Stragglers, faults
@@ -34,6 +35,12 @@ AGGREGATORS = {
     "mean": aggregation.Mean,
     "norm-clipping": aggregation.NormClipping,
     "trimmed-mean": aggregation.TrimmedMean,
+}
+SCHEDULES = {
+    "cosine": schedules.Cosine,
+    "inverse": schedules.Inverse,
+    "linear": schedules.Linear,
+    "warm-up": schedules.WarmUp,
 }
 ATTACKS: dict[str, Callable[..., faults.Attack]] = {
     attack.__name__: attack
@@ -221,7 +228,7 @@ def build_method(
     with source.locate_errors("methods", number):
         method = lookup_method(spec.name)
         settings = {
-            name: _build_setting(name, value, method.settings.get(name))
+            name: _build_setting(name, value, method.settings.get(name), spec.name)
             for name, value in spec.settings.items()
         }
         if "layout" in method.settings:
@@ -230,10 +237,15 @@ def build_method(
         return method(**settings)
 
 
-def _build_setting(name: str, value: Any, default: Any) -> Any:
+def _build_setting(name: str, value: Any, default: Any, method: str = "") -> Any:
     if name == "aggregate":
         example = '{ name = "trimmed-mean", trim = 0.2 }'
         return _build_from_table(value, "name", AGGREGATORS, name, example)
+    if isinstance(value, Mapping) and "schedule" in value:
+        example = '{ schedule = "linear", first = 1, last = 0, rounds = 50 }'
+        return _build_from_table(value, "schedule", SCHEDULES, name, example)
+    if name == "parts" and method == "layers":
+        return _build_layers(value)
     if name == "parts":
         ok = isinstance(value, Mapping) and len(value) > 0
         part_example = '{ psi = "l2", delta = 0.1 }'
@@ -245,11 +257,33 @@ def _build_setting(name: str, value: Any, default: Any) -> Any:
         }
     is_list = isinstance(value, list)
     ok = not isinstance(value, Mapping) and is_list == isinstance(default, tuple)
-    ok = ok and not (is_list and any(isinstance(entry, (list, dict, str)) for entry in value))
-    require(
-        ok, name, repr(value), "numbers in a list" if isinstance(default, tuple) else "one value"
-    )
+    texts = isinstance(default, tuple) and any(isinstance(entry, str) for entry in default)
+    kinds = (list, dict) if texts else (list, dict, str)
+    ok = ok and not (is_list and any(isinstance(entry, kinds) for entry in value))
+    many = "texts in a list" if texts else "numbers in a list"
+    require(ok, name, repr(value), many if isinstance(default, tuple) else "one value")
     return tuple(value) if is_list else value
+
+
+def _build_layers(value: Any) -> dict[str, Layer]:
+    """Return the layers of a table from patterns to settings, e.g. { "*" = { lam = 1 } }."""
+    ok = isinstance(value, Mapping) and len(value) > 0
+    ok = ok and all(isinstance(part, Mapping) for part in value.values())
+    example = 'a table such as { "head/*" = { private = true }, "*" = { psi = "anchor", lam = 1 } }'
+    require(ok, "parts", repr(value), example)
+    return {pattern: _build_layer(dict(part)) for pattern, part in value.items()}
+
+
+def _build_layer(table: dict[str, Any]) -> Layer:
+    own = set(inspect.signature(Layer).parameters) - {"psi"}
+    settings = {
+        name: _build_setting(name, value, None) for name, value in table.items() if name in own
+    }
+    rest = {name: value for name, value in table.items() if name not in own}
+    if rest:
+        example = '{ psi = "l2", delta = 0.1, sigma = 1 }'
+        settings["psi"] = _build_from_table(rest, "psi", PSIS, "parts", example)
+    return Layer(**settings)
 
 
 def _build_from_table(

@@ -59,6 +59,11 @@ LABELS = {
     "comed": "coordinate median", "fedavg+": "FedAvg+", "fedgeomed+": "FedGeoMed+",
     "fedcomed+": "FedCoMed+", "hybrid": "hybrid Fed+", "scaffold": "SCAFFOLD", "pfedme": "pFedMe",
     "perfedavg": "Per-FedAvg", "apfl": "APFL", "ditto": "Ditto", "l2gd": "L2GD",
+    "layers": "Fed+ by layer", "fedavg-ft": "FedAvg + fine-tuning",
+    "fedavg-decay": "FedAvg, decaying η", "local-fixed-point": "Local Fixed Point",
+    "fedavgm": "FedAvgM", "fedadam": "FedAdam",
+    "fedyogi": "FedYogi", "fedadagrad": "FedAdagrad", "fedper": "FedPer", "fedrep": "FedRep",
+    "lg-fedavg": "LG-FedAvg", "fedbabu": "FedBABU", "mr-mtl": "MR-MTL", "localupdate": "LocalUpdate",
     "hypcluster": "HypCluster", "mapper": "MAPPER", "fedfomo": "FedFomo", "fedsplit": "FedSplit",
 }  # fmt: skip
 """The names of the methods as papers spell them."""
@@ -101,6 +106,9 @@ def required_settings(name: str, eta: float, data: str | None = None) -> dict[st
         "fedgeomed+": {"eta": eta, "sigma": sigma},
         "fedcomed+": {"eta": eta, "sigma": sigma},
         "hybrid": {"eta": eta, "sigma": sigma, "parts": {"*": {"psi": "l2", "delta": radius}}},
+        "layers": {"eta": eta, "parts": {"*": {"psi": "l2", "delta": radius, "sigma": sigma}}},
+        "mr-mtl": {"eta": eta, "lam": sigma},
+        "localupdate": {"eta": eta, "gamma": eta},
         "scaffold": {"eta_l": eta},
         "pfedme": {"eta": eta, "lam": 15.0, "eta_inner": eta},
         "perfedavg": {"alpha": eta, "beta": eta},
@@ -168,7 +176,7 @@ def _fill_method(method: Method, eta: float, data: str | None) -> Method:
         return method
     defaults = {
         name: list(default) if isinstance(default, tuple) else default
-        for name, default in lookup_method(method.name).settings.items()
+        for name, default in lookup_method(method.name).own_settings.items()
         if isinstance(default, (bool, int, float, str, tuple))
     }
     required = required_settings(method.name, _learning_rate(method, eta), data)

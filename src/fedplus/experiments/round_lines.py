@@ -7,6 +7,7 @@ import numpy as np
 from fedplus._types import Host
 from fedplus.simulation.evaluate import summary
 from fedplus.simulation.recorder import NewEvaluation
+from fedplus.work import RETRIES
 
 
 def round_line(
@@ -48,7 +49,27 @@ def round_line(
         "dropped": figures["dropped"].astype(int).tolist(),
         "cohort": [int(figures["cohort"].shape[1])] * rounds,
     }
+    if figures["diverged"].any():
+        line["diverged"] = count_divergence(figures["cohort"], figures["diverged"], len(size))
     return line
+
+
+def count_divergence(cohort: Host, diverged: Host, parties: int) -> dict[str, list[int]]:
+    """Return in how many rounds each party's local steps were repeated, and in how many given up.
+
+    Args:
+        cohort: (T, K), the active parties of each round.
+        diverged: (T, K), how often their steps diverged.
+        parties: N.
+
+    >>> count_divergence(np.array([[0, 2]]), np.array([[1, 4]]), parties=3)
+    {'repeated': [1, 0, 1], 'given_up': [0, 0, 1]}
+    """
+    counts = {"repeated": diverged > 0, "given_up": diverged > RETRIES}
+    return {
+        name: np.bincount(cohort[mask].ravel(), minlength=parties).tolist()
+        for name, mask in counts.items()
+    }
 
 
 def summarise_scores(score: Host, size: Host, better: str) -> dict[str, float | None]:

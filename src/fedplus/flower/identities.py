@@ -77,6 +77,7 @@ def accept_reply(state: ServerState, reply: Reply) -> int | None:
             reply.node, replaced,
         )  # fmt: skip
         state.models.pop(replaced, None)
+        state.joined.discard(replaced)
         del state.identities[replaced]
         if replaced in state.parties and reply.node not in state.parties:
             state.parties[state.parties.index(replaced)] = reply.node
@@ -85,6 +86,8 @@ def accept_reply(state: ServerState, reply: Reply) -> int | None:
     if reply.identity is not None:
         state.identities[reply.node] = reply.identity
     state.models[reply.node] = reply.w
+    state.joined.add(reply.node)
+    state.left.discard(reply.node)
     return replaced
 
 

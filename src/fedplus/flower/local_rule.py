@@ -1,4 +1,4 @@
-"""The part of a method that parties apply, sent by the server in every round: η, σ, λ and ψ.
+"""The part of a method that parties apply, sent by the server in every round: η, σ, λ, ψ and more.
 
 Because the server sends it, server and parties cannot disagree. A party computes with NumPy alone:
 Flower starts a new process for every message, and importing JAX takes about a second.
@@ -10,12 +10,16 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from fedplus._pull import ParameterPull
 from fedplus._types import Host, Layout
 from fedplus.check import require, require_number
+from fedplus.parameter_groups import ByLayer, ParameterGroups
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
 
-SETTINGS, PSI = ("eta", "sigma", "lam"), "psi"
 PREFIX = "fedplus-"
+PSI, PRIVATE = f"{PREFIX}psi", f"{PREFIX}private"
+SETTINGS, STEPS = ("eta", "sigma", "lam"), ("begin_step", "end_step")
+SYMBOLS = {"eta": "η", "sigma": "σ", "lam": "λ"}
 PSI_CLASSES: dict[str, type[AbstractPsi]] = {
     psi.__name__: psi for psi in (Zero, Anchor, Quadratic, L2, L1)
 }
@@ -24,76 +28,143 @@ WITHOUT_DELTA = (Zero, Anchor)
 
 
 class LocalRule(NamedTuple):
-    """The start and the anchor of a party's steps, with the settings of the method.
+    """The start, the anchor and the pull of a party's steps in one round.
 
     Attributes:
-        eta: Learning rate η.
-        sigma: Strength σ of the pull.
-        lam: λ, the weight of w̃ in the start.
-        prox: The proximal operator of ψ, on a flat vector.
+        eta: η, the largest of all layers.
+        lam: λ of each entry of the shared layers, or of all: the weight of w̃ in the start.
+        pulls: How a step moves each parameter, by name; also the private ones.
+        private: The names of the parameters that never leave the party.
+        prox: The proximal operator of ψ, on the flat vector of the shared layers.
     """
 
     eta: float
-    sigma: float
-    lam: float
+    lam: Any
+    pulls: dict[str, ParameterPull]
+    private: tuple[str, ...]
     prox: Callable[[Host], Host]
 
     @property
-    def kappa(self) -> float:
-        """κ = 1/(1 + ησ)."""
-        return 1 / (1 + self.eta * self.sigma)
+    def kappa(self) -> float | dict[str, float]:
+        """κ = 1/(1 + ησ), by name if it differs between parameters."""
+        by_name = {name: pull.kappa for name, pull in self.pulls.items()}
+        return by_name if len(set(by_name.values())) > 1 else next(iter(by_name.values()))
 
     def anchor(self, w_k: Host, w_global: Host) -> Host:
-        """Return w̃ + v_k, the point to which each step is pulled."""
+        """Return w̃ + v_k of the shared layers, the point to which each step is pulled."""
         theta = self.prox(w_k - w_global)  # Alg. 1, l. 11
         return w_global + theta
 
     def start(self, w_k: Host, w_global: Host) -> Host:
-        """Return the model from which the steps start."""
-        return (1 - self.lam) * w_k + self.lam * w_global  # l. 12
+        """Return the shared layers of the model from which the steps start."""
+        start: Host = (1 - self.lam) * w_k + self.lam * w_global  # l. 12
+        return start
 
 
-def rule_to_message(local: Any) -> dict[str, str | float]:
-    """Return the settings of a ``LocalSolve`` for Flower's message.
+def rule_to_message(method: Any) -> dict[str, str | float | list[str]]:
+    """Return the settings of a method for Flower's message.
 
     A ψ that the user wrote cannot be sent; the result then has no entry for it.
+
+    Args:
+        method: A ``FedPlus`` without schedules (see ``schedules.at_round``).
     """
-    config: dict[str, str | float] = {
-        f"{PREFIX}{name}": float(getattr(local, name)) for name in SETTINGS
-    }
-    parts = getattr(local.psi, "parts", {"*": local.psi})  # Only Blocks has parts.
+    local, config = method.local, dict[str, str | float | list[str]]()
+    for name in (*SETTINGS, *STEPS):
+        value = getattr(local, name)
+        if value is not None:
+            config[_key(name)] = _to_message(value)
+    if method.private is not None:
+        config[PRIVATE] = list(method.private.names)
+    psi = method.shared_psi
+    parts = getattr(psi, "parts", {"*": psi})  # Only Blocks has parts.
     if all(type(part) in PSI_CLASSES.values() for part in parts.values()):
         entries = [
             [pattern, type(part).__name__, float(getattr(part, "delta", 0))]
             for pattern, part in parts.items()
         ]
-        config[f"{PREFIX}{PSI}"] = json.dumps(entries)
+        config[PSI] = json.dumps(entries)
     return config
 
 
-def rule_from_message(config: Mapping[str, Any], layout: Layout) -> LocalRule:
+def _key(setting: str) -> str:
+    """Return the key of a setting in the message."""
+    return PREFIX + setting.replace("_", "-")
+
+
+def _to_message(value: Any) -> str | float:
+    """Return a number, or a list of [pattern, number] as JSON if it differs between layers."""
+    if not isinstance(value, ByLayer):
+        return float(value)
+    numbers = {pattern: float(number) for pattern, number in value.values.items()}
+    if len(set(numbers.values())) == 1:
+        return next(iter(numbers.values()))
+    return json.dumps(list(numbers.items()))
+
+
+def rule_from_message(
+    config: Mapping[str, Any], layout: Layout, prox: Callable[[Host], Host] | None = None
+) -> LocalRule:
     """Return the rule of a round from the server's message.
 
     Args:
         config: The configuration in the message.
-        layout: Names and sizes of the model's parameters.
+        layout: Names and sizes of the shared parameters, which the server sends.
+        prox: The proximal operator of a ψ that cannot be sent. None: the message has ψ.
 
     Raises:
         SettingError: The message lacks a setting, or has a value that is not allowed.
     """
-    settings = {name: config.get(f"{PREFIX}{name}") for name in (*SETTINGS, PSI)}
+    private = tuple(map(str, config.get(PRIVATE, ())))
+    names = [name for name, _ in layout] + list(private)
+    eta, sigma, lam = (_by_name(config, name, names) for name in SETTINGS)
+    begin, end = (
+        _by_name(config, name, names) if _key(name) in config else dict.fromkeys(names, x)
+        for name, x in zip(STEPS, (0.0, float("inf")), strict=True)
+    )
+    largest = max(eta.values())
+    is_uniform = min(eta.values()) == largest
+    pulls = {
+        name: ParameterPull(
+            # Private layers have no global model to move to.
+            1.0 if name in private else 1 / (1 + eta[name] * sigma[name]),
+            1.0 if is_uniform else eta[name] / largest, begin[name], end[name],
+        )
+        for name in names
+    }  # fmt: skip
+    has_one = len({lam[name] for name, _ in layout}) == 1
+    weights = np.repeat([lam[name] for name, _ in layout], [size for _, size in layout])
+    start_weight = lam[names[0]] if has_one else weights.astype(np.float32)
+    return LocalRule(largest, start_weight, pulls, private, prox or _read_prox(config, layout))
+
+
+def _by_name(config: Mapping[str, Any], setting: str, names: list[str]) -> dict[str, float]:
+    """Return a setting of the message by name of a parameter, after a check of its values."""
+    value, shown = config.get(_key(setting)), f"the server's {SYMBOLS.get(setting, setting)}"
+    if isinstance(value, str):
+        entries = dict(json.loads(value))
+        bounds: dict[str, Any] = {"least": 0}
+    else:
+        entries = {"*": value}
+        bounds = {"above": 0} if setting == "eta" else {"least": 0}
+    if setting == "lam":
+        bounds["most"] = 1
+    for number in entries.values():
+        require_number(number, shown, **bounds)
+    groups = ParameterGroups(tuple(entries), tuple((name, 1) for name in names), shown)
+    return {name: float(entries[str(groups.pattern_of(name))]) for name in names}
+
+
+def _read_prox(config: Mapping[str, Any], layout: Layout) -> Callable[[Host], Host]:
+    """Return the proximal operator of the ψ in the message."""
     require(
-        settings[PSI] is not None, "ψ", "a message without ψ", "in the server's message",
+        PSI in config, "ψ", "a message without ψ", "in the server's message",
         "If you wrote ψ yourself, give the party the server's method: Party(..., method=...).",
     )  # fmt: skip
-    require_number(settings["eta"], "the server's η", above=0)
-    require_number(settings["sigma"], "the server's σ", least=0)
-    require_number(settings["lam"], "the server's λ", least=0, most=1)
-    eta, sigma, lam = (float(str(settings[name])) for name in SETTINGS)
-    entries = json.loads(str(settings[PSI]))
+    entries = json.loads(str(config[PSI]))
     parts = {pattern: _make_psi(name, delta) for pattern, name, delta in entries}
     prox: Any = Blocks(parts, layout).prox  # With NumPy arrays it returns NumPy arrays.
-    return LocalRule(eta, sigma, lam, prox)
+    return prox  # type: ignore[no-any-return]
 
 
 def _make_psi(name: str, delta: float) -> AbstractPsi:
@@ -107,19 +178,21 @@ def _make_psi(name: str, delta: float) -> AbstractPsi:
     return cast(AbstractPsi, psi_class(delta))
 
 
-def rule_from_method(method: Any) -> LocalRule:
-    """Return the rule of a method that was given to the party directly.
+def prox_of_method(method: Any, layout: Layout, t: int) -> Callable[[Host], Host]:
+    """Return the proximal operator in round t of a method that was given to the party directly.
 
     Raises:
-        SettingError: ``method`` is not a ``FedPlus``.
+        SettingError: ``method`` is not a ``FedPlus``, or has another layout than the server's model.
     """
     import jax
 
     from fedplus.algorithm import FedPlus
+    from fedplus.schedules import at_round
 
     require(isinstance(method, FedPlus), "method", type(method).__name__, "a FedPlus")
-    local = method.local
-    prox = jax.jit(local.psi.prox)  # So that JAX compiles one program, not one per operation.
-    return LocalRule(
-        float(local.eta), float(local.sigma), float(local.lam), lambda x: np.asarray(prox(x))
-    )
+    psi = at_round(method, t).shared_psi
+    if isinstance(psi, Blocks):
+        has_same = psi.layout == layout
+        require(has_same, "method's layout", psi.layout, f"that of the server's model: {layout}")
+    prox = jax.jit(psi.prox)  # So that JAX compiles one program, not one per operation.
+    return lambda x: np.asarray(prox(x))

@@ -11,16 +11,19 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from fedplus._checkpoint_file import Checkpoint, list_checkpoints, round_of_file, save
+from fedplus._pull import ParameterPull
 from fedplus._types import Host
 from fedplus.check import require, require_integer, require_number
 from fedplus.experiments.lock import PartyLock
 from fedplus.files import make_folder
 from fedplus.flower.default_state_folder import state_folder
-from fedplus.flower.local_rule import rule_from_message, rule_from_method
+from fedplus.flower.local_rule import prox_of_method, rule_from_message
 from fedplus.flower.records import (
     ARRAYS,
     CONFIG,
+    DTYPE,
     FEDERATION,
+    FIRST,
     METRICS,
     OTHERS,
     ROUND,
@@ -33,12 +36,14 @@ from fedplus.flower.records import (
 )  # fmt: skip
 from fedplus.flower.restore import latest_intact_checkpoint
 
-MODEL, EXTRA_PREFIX = "w", "extra/"
+MODEL, PRIVATE_PREFIX, EXTRA_PREFIX = "w", "private/", "extra/"
 """Names of the arrays in a party's checkpoint."""
 
 
 class Party:
     """One round of a party: loads w_k, provides the start and the pull, and saves the new w_k.
+
+    Private layers are part of the start and of w_k, but never of a message.
 
     In a Flower ``ClientApp``:
 
@@ -53,21 +58,24 @@ class Party:
             return party.reply(w, {"num-examples": len(samples)})
 
     Args:
-        message: The server's message. It contains η, σ, λ and ψ of the method.
+        message: The server's message. It contains η, σ, λ, ψ and the other settings of the round.
         context: Flower's context, with the node's id and configuration. w_k is not stored in it,
             because Flower would copy it to places where others may read it.
         folder: The folder in which w_k is saved between rounds and restarts; by default a folder of
             this node in ``fedplus.flower.state_folder()``.
         method: The server's method. It is needed only if you wrote its ψ, which cannot be sent.
+        initial: Arrays by name, among them the first values of the private layers. They are needed in
+            a party's first round, if the method has private layers.
 
     Attributes:
         round: The number of the server's round, from 1.
         start: The model from which the steps start, arrays by name.
         own_model: The party's own model w_k after its last round, arrays by name.
-        global_model: The global model w̃ that the server sent, arrays by name.
+        global_model: The global model w̃ that the server sent, arrays by name, without private layers.
         extra: Other arrays that the party saved with its model, such as BatchNorm's statistics.
 
-    A party that has no model of this federation is new and starts from w̃. If the server was killed
+    A party that has no model of this federation is new and starts from w̃, or from the first model if
+    the method has ``join="first"``. If the server was killed
     before it got the reply and repeats a round, the party starts from the same model as the first time,
     unless it was the party's first round.
 
@@ -76,12 +84,12 @@ class Party:
 
     Raises:
         SettingError: The message is not from a fedplus server, no checkpoint in the folder can be
-            read, or another party uses the folder.
+            read, another party uses the folder, or ``initial`` lacks a private parameter.
     """
 
     def __init__(
         self, message: Message, context: Context, folder: Path | str | None = None, *,
-        method: Any = None,
+        method: Any = None, initial: Mapping[str, Host] | None = None,
     ) -> None:  # fmt: skip
         self._start_time = time.monotonic()
         records = message.content
@@ -94,46 +102,94 @@ class Party:
         self.global_model = from_record(arrays)
         self._shapes = Shapes.from_arrays(self.global_model)
         w_global = self._shapes.flatten(self.global_model)
-        self._rule = (
-            rule_from_message(config, self._shapes.layout)
-            if method is None
-            else rule_from_method(method)
-        )
+        layout = self._shapes.layout
+        prox = None if method is None else prox_of_method(method, layout, self.round - 1)
+        self._rule = rule_from_message(config, layout, prox)
         parent = Path(folder) if folder is not None else _default_folder(context)
         self._folder = parent / self._federation
         make_folder(self._folder)
         self._lock = PartyLock(self._folder, context.node_id)
         self._secret = secrets.token_hex(32)
-        w_k, self.extra = self._load(config.get(OTHERS, ()))
+        w_k, private, self.extra = self._load(config.get(OTHERS, ()))
         if w_k is None or w_k.shape != w_global.shape:  # A new party, or another model.
-            w_k, self.extra = w_global, {}
-        self._anchor = self._rule.anchor(w_k, w_global)
-        self.start = self._shapes.unflatten(self._rule.start(w_k, w_global))
-        self.own_model = self._shapes.unflatten(w_k)
+            first = records.array_records.get(FIRST)
+            w_k = w_global if first is None else self._shapes.flatten(from_record(first))
+            private, self.extra = self._initial_private(initial), {}
+        self._all_shapes = Shapes.from_arrays(self.global_model | private)
+        start, anchor = self._rule.start(w_k, w_global), self._rule.anchor(w_k, w_global)
+        self.start = self._with_private(start, private)
+        self.own_model = self._with_private(w_k, private)
+        self._anchor = self._with_private(anchor, private)
+        self._steps_done = 0
+        self._before = self._copy_if_needed(self.start)
+
+    def _initial_private(self, initial: Mapping[str, Host] | None) -> dict[str, Host]:
+        """Return the private parameters with which a new party starts."""
+        names, given = self._rule.private, initial or {}
+        require(
+            set(names) <= set(given), "initial", ", ".join(given) or "none",
+            f"arrays with the private parameters {', '.join(names)} in a party's first round",
+            "They never leave the party: Party(message, context, initial=...).",
+        )  # fmt: skip
+        return {name: np.array(given[name], DTYPE) for name in names}
+
+    def _with_private(self, shared: Host, private: Mapping[str, Host]) -> dict[str, Host]:
+        """Return the arrays of all parameters, by name."""
+        return self._shapes.unflatten(shared) | {n: array.copy() for n, array in private.items()}
 
     @property
     def eta(self) -> float:
-        """η, the learning rate that the method expects."""
+        """η, the learning rate of the step before ``pull``; the largest if it differs between layers.
+
+        ``pull`` then lets layers with a smaller η take a smaller share of the step.
+        """
         return self._rule.eta
 
     @property
-    def kappa(self) -> float:
-        """κ, the weight of the stepped model in ``pull``."""
+    def kappa(self) -> float | dict[str, float]:
+        """κ, the weight of the stepped model in ``pull``; by name if it differs between parameters."""
         return self._rule.kappa
 
     @property
+    def pulls(self) -> dict[str, ParameterPull]:
+        """How a step moves each parameter, by name, for adapters."""
+        return self._rule.pulls
+
+    @property
     def anchor(self) -> dict[str, Host]:
-        """w̃ + v_k, the point to which each step is pulled, arrays by name."""
-        return self._shapes.unflatten(self._anchor)
+        """w̃ + v_k, the point to which each step is pulled, arrays by name.
+
+        Private parameters are not pulled; for them it is the party's own model.
+        """
+        return {name: array.copy() for name, array in self._anchor.items()}
 
     def pull(self, arrays: Mapping[str, Host]) -> dict[str, Host]:
         """Return κ·w + (1 − κ)·(w̃ + v_k), to be called after each step of the user's own (l. 13).
 
+        If the method has settings by layer, κ is that of the layer, a layer with a smaller η than
+        ``eta`` takes a smaller share of the step, and a layer that is not trained in this step keeps
+        the values that the last call returned.
+
         Args:
-            arrays: The model w after the step, by name.
+            arrays: The model w after the step with the learning rate ``eta``, by name.
         """
-        descended = self._shapes.flatten(arrays)
-        return self._shapes.unflatten(self.kappa * descended + (1 - self.kappa) * self._anchor)
+        self._all_shapes.require_same(arrays)
+        pulled = {
+            name: np.array(
+                pull.apply(
+                    self._before.get(name), np.asarray(arrays[name], DTYPE), self._anchor[name],
+                    self._steps_done,
+                ),
+                DTYPE,
+            )
+            for name, pull in self.pulls.items()
+        }  # fmt: skip
+        self._steps_done += 1
+        self._before = self._copy_if_needed(pulled)
+        return pulled
+
+    def _copy_if_needed(self, arrays: Mapping[str, Host]) -> dict[str, Host]:
+        return {n: arrays[n].copy() for n, pull in self.pulls.items() if pull.needs_before}
 
     def local_steps(self, steps: int | None = None, seconds: float | None = None) -> Iterator[int]:
         """Iterate over this party's steps E_k, limited by number, by time, or by both.
@@ -185,11 +241,12 @@ class Party:
             OSError: The model cannot be saved. The previous one is still there, and Flower reports the
                 error to the server.
         """
-        w = self._shapes.flatten(arrays)
-        is_finite = bool(np.isfinite(w).all())
+        is_finite = bool(np.isfinite(self._all_shapes.flatten(arrays)).all())
         advice = "Try a lower learning rate."
         require(is_finite, "the party's model", "NaN or Inf", "finite", advice)
+        w = self._shapes.flatten({name: arrays[name] for name in self._shapes.names})
         saved = {MODEL: w}
+        saved |= {f"{PRIVATE_PREFIX}{n}": np.asarray(arrays[n], DTYPE) for n in self._rule.private}
         saved |= {f"{EXTRA_PREFIX}{name}": np.asarray(a) for name, a in (extra or {}).items()}
         settings = {
             "federation": self._federation, "node": self._context.node_id, "secret": self._secret,
@@ -201,22 +258,29 @@ class Party:
         content[CONFIG] = ConfigRecord({SECRET: self._secret})
         return Message(content=RecordDict(content), reply_to=self._message)
 
-    def _load(self, others: Any) -> tuple[Host | None, dict[str, Host]]:
-        """Load the party's model, its extra arrays and its secret."""
+    def _load(self, others: Any) -> tuple[Host | None, dict[str, Host], dict[str, Host]]:
+        """Load the shared and the private part of the party's model, its extra arrays and its secret.
+
+        The model is None if there is none with these private parameters.
+        """
         if any(round_of_file(path) == self.round for path in list_checkpoints(self._folder)):
             newest = latest_intact_checkpoint(self._folder, before=self.round + 1)
             self._require_own_folder(newest, others)
         checkpoint = latest_intact_checkpoint(self._folder, before=self.round)
         if checkpoint is None:
-            return None, {}
+            return None, {}, {}
         self._require_own_folder(checkpoint, others)
         self._secret = checkpoint.settings.get("secret", self._secret)
-        extra = {
-            name.removeprefix(EXTRA_PREFIX): array
-            for name, array in checkpoint.arrays.items()
-            if name.startswith(EXTRA_PREFIX)
-        }
-        return checkpoint.arrays[MODEL], extra
+        private, extra = (
+            {
+                name.removeprefix(prefix): array
+                for name, array in checkpoint.arrays.items()
+                if name.startswith(prefix)
+            }
+            for prefix in (PRIVATE_PREFIX, EXTRA_PREFIX)
+        )
+        has_same = set(private) == set(self._rule.private)
+        return checkpoint.arrays[MODEL] if has_same else None, private, extra
 
     def _require_own_folder(self, checkpoint: Checkpoint | None, others: Any) -> None:
         """Require that no other party uses this folder.

@@ -11,6 +11,9 @@ from fedplus._types import Host, Layout
 from fedplus.check import require
 
 ARRAYS, METRICS, CONFIG = "arrays", "metrics", "config"
+FIRST = "first-arrays"
+"""Key of the first model, which the server also sends to a node that has not joined yet if the method
+has ``join="first"`` and w̃ is no longer the first model."""
 ROUND, FEDERATION = "server-round", "fedplus-federation"
 SECRET, OTHERS = "fedplus-secret", "fedplus-others"
 """Keys of a party's secret in its replies, and of the short identities of the other connected parties,
@@ -55,8 +58,8 @@ class Shapes(NamedTuple):
         """The name and size of each parameter, as ``Blocks`` expects them."""
         return tuple(zip(self.names, self.sizes, strict=True))
 
-    def flatten(self, arrays: Mapping[str, Host]) -> Host:
-        """Return the arrays as one vector of shape ``(d,)``.
+    def require_same(self, arrays: Mapping[str, Host]) -> None:
+        """Require arrays of these names and shapes.
 
         Raises:
             SettingError: The arrays have other names or shapes.
@@ -68,6 +71,14 @@ class Shapes(NamedTuple):
         for name, shape in zip(self.names, self.shapes, strict=True):
             got = np.shape(arrays[name])
             require(got == shape, f"arrays[{name!r}]", f"shape {got}", f"of shape {shape}")
+
+    def flatten(self, arrays: Mapping[str, Host]) -> Host:
+        """Return the arrays as one vector of shape ``(d,)``.
+
+        Raises:
+            SettingError: The arrays have other names or shapes.
+        """
+        self.require_same(arrays)
         parts = [np.asarray(arrays[name], DTYPE).ravel() for name in self.names]
         return np.concatenate(parts)
 

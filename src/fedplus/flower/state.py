@@ -8,6 +8,8 @@ from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from flwr.common import log
 
@@ -19,6 +21,8 @@ from fedplus.flower.restore import latest_intact_checkpoint
 
 MODEL = "model"
 """The setting that a federation can never change, because its models would no longer fit."""
+SERVER_PREFIX = "server/"
+"""Prefix of the names of the arrays of the server's optimizer."""
 
 
 @dataclasses.dataclass
@@ -39,6 +43,14 @@ class ServerState:
     """The SHA-256 of the secret that a party sends with its replies, by node."""
     changes: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """One entry for each time that the federation continued with other settings."""
+    joined: set[int] = dataclasses.field(default_factory=set)
+    """The nodes that had an accepted reply."""
+    left: set[int] = dataclasses.field(default_factory=set)
+    """The nodes that were forgotten and had no accepted reply since."""
+    w_first: Host | None = None
+    """The first model, if parties start from it (``join="first"``)."""
+    server: Any = ()
+    """The state of the server's optimizer."""
     rounds_done: int = 0
     """The number of rounds, including skipped ones."""
     rounds_skipped: int = 0
@@ -84,6 +96,11 @@ class ServerState:
         state.models = dict(zip(nodes, saved_arrays["models"], strict=True))
         state.identities = {int(node): value for node, value in saved.get("identities", {}).items()}
         state.parties = list(map(int, saved.get("parties", ())))
+        state.joined = set(saved.get("joined", (*nodes, *state.parties)))
+        state.left = set(saved.get("left", ()))
+        state.w_first = saved_arrays.get("w_first")
+        leaves = sorted(name for name in saved_arrays if name.startswith(SERVER_PREFIX))
+        state.server = [saved_arrays[name] for name in leaves]
         if "first" in saved_arrays:  # The old format also has parties that have never replied.
             first = saved_arrays["first"]
             state.models = {
@@ -119,9 +136,23 @@ class ServerState:
         for node in nodes:
             has_model = self.models.pop(node, None) is not None
             self.identities.pop(node, None)
+            self.left.add(node)
             log(
                 INFO, "forget: node %s %s", node, "is removed" if has_model else "has no model here"
             )
+
+    def init_server_optimizer(self, initial: Any) -> None:
+        """Set the state of the server's optimizer: the saved one, or the initial one if none fits.
+
+        Args:
+            initial: The state before the first round.
+        """
+        leaves, structure = jax.tree.flatten(jax.tree.map(jnp.asarray, initial))
+        saved = list(map(jnp.asarray, self.server))
+        is_same = [(x.shape, x.dtype) for x in saved] == [(x.shape, x.dtype) for x in leaves]
+        if saved and leaves and not is_same:
+            log(WARNING, "The server's optimizer is another one and begins with a new state")
+        self.server = jax.tree.unflatten(structure, saved) if is_same else initial
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint to a folder, which keeps the last two."""
@@ -132,9 +163,14 @@ class ServerState:
             "nodes": np.array(nodes, np.uint64),
             "models": np.stack([self.models[node] for node in nodes]) if nodes else empty,
         }
+        if self.w_first is not None:
+            arrays["w_first"] = self.w_first
+        for i, leaf in enumerate(jax.tree.leaves(self.server)):
+            arrays[f"{SERVER_PREFIX}{i:03d}"] = np.asarray(leaf)
         settings = {
             "shapes": self.shapes.to_json(), "federation": self.federation,
             "skipped": self.rounds_skipped, "method": self.settings, "changes": self.changes,
             "parties": self.parties, "identities": self.identities,
+            "joined": sorted(self.joined), "left": sorted(self.left),
         }  # fmt: skip
         save(folder, Checkpoint(self.rounds_done, settings, arrays))

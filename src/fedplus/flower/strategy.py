@@ -16,20 +16,22 @@ from flwr.serverapp.strategy import Result, Strategy
 from typing_extensions import override
 
 from fedplus import algorithm
-from fedplus._checkpoint_file import stable_repr
 from fedplus._types import Host
-from fedplus.aggregation import Aggregate, Moreau
+from fedplus.aggregation import Aggregate
 from fedplus.check import require, require_integer, require_number
 from fedplus.experiments.lock import folder_lock
 from fedplus.experiments.run_folder import CHECKPOINT
 from fedplus.files import make_folder
 from fedplus.flower.identities import accept_reply, check_identity, others_message
 from fedplus.flower.local_rule import rule_to_message
+from fedplus.flower.method_settings import ignored_settings, settings_of_method, shared_arrays
 from fedplus.flower.polling_grid import poll_often
-from fedplus.flower.records import ARRAYS, CONFIG, FEDERATION, ROUND, from_record, to_record
+from fedplus.flower.records import ARRAYS, CONFIG, FEDERATION, FIRST, ROUND, from_record, to_record
 from fedplus.flower.replies import DroppedReplies, Refusal, Reply, check_reply, shorten
 from fedplus.flower.run_log import RunLog
 from fedplus.flower.state import ServerState
+from fedplus.parameter_groups import per_entry
+from fedplus.schedules import at_round
 
 POLL_INTERVAL = 0.5
 """Seconds between two queries of the connected nodes."""
@@ -55,29 +57,31 @@ class FedPlus(Strategy):
         forget: Nodes whose last models no longer count, such as those of parties that left. With
             ``over="all"`` a party's last model counts until it is forgotten. A node that replies again
             counts again.
+        parties: The number N of the federation's parties so far, with those that have not replied yet
+            and those to ``forget``. It is needed for a method with ``join="first"`` and
+            ``over="all"``: a party that has not replied yet counts with the first model.
         score: The name of the score that parties report as ``personal-score`` and ``global-score``,
             and which is better, "higher" or "lower".
-        allow_changes: Whether the federation may continue with another method, η, σ, λ, ψ, aggregate,
-            ``over`` or score than its folder has; otherwise that is an error. The change is logged and
+        allow_changes: Whether the federation may continue with another method or score than its folder
+            has, also with another number in it; otherwise that is an error. The change is logged and
             recorded in the checkpoint and in ``status.json``. All other settings may always change;
-            another model needs another folder.
+            another model, or other private layers, need another folder.
 
     Attributes:
         dropped: The replies that were not accepted, counted and with their reasons.
 
     An invalid reply (names, shapes, types, size, NaN, Inf) is dropped with a reason in the log. Models
-    are stored by the node that Flower has authenticated, and a party counts from its first accepted
-    reply. (In the simulator all parties count from the start with the first model, as in the paper's
-    Algorithm 1; if all parties reply in the first round there is no difference.) A party whose key was
-    replaced keeps its one vote: its replies contain a secret that only it and the server know.
+    are stored by the node that Flower has authenticated, and with the method's ``join="current"`` a
+    party counts from its first accepted reply. A party whose key was replaced keeps its one vote: its
+    replies contain a secret that only it and the server know. Private layers never reach the server.
     """
 
     def __init__(
         self, method: algorithm.FedPlus, *, rounds: int, cohort: int | None = None, seed: int = 0,
         least: int = 1, deadline: float = 600.0, patience: float = 300.0,
         folder: Path | str | None = None, label: str = "Fed+",
-        forget: Iterable[int | str] = (), score: tuple[str, str] = ("accuracy", "higher"),
-        allow_changes: bool = False,
+        forget: Iterable[int | str] = (), parties: int | None = None,
+        score: tuple[str, str] = ("accuracy", "higher"), allow_changes: bool = False,
     ) -> None:  # fmt: skip
         require(
             isinstance(method, algorithm.FedPlus), "method", type(method).__name__,
@@ -87,6 +91,15 @@ class FedPlus(Strategy):
         require_integer("least", least)
         if cohort is not None:
             require_integer("cohort", cohort, least)
+        needs_parties = method.join == "first" and method.over == "all"
+        require(
+            parties is not None or not needs_parties, "parties", "None",
+            'the number of parties for a method with join="first" and over="all"',
+            "Parties that have not replied yet count with the first model.",
+        )  # fmt: skip
+        if parties is not None:
+            require_integer("parties", parties)
+        self._parties = parties if needs_parties else None
         require_number(deadline, "deadline", above=0)
         require_number(patience, "patience", least=0)
         self._method, self._rounds, self._cohort, self._seed = method, rounds, cohort, seed
@@ -99,7 +112,7 @@ class FedPlus(Strategy):
         }  # fmt: skip
         self._forget = frozenset(map(_node_id, forget))
         self._allow_changes = allow_changes
-        self._settings = _method_settings(method, score)
+        self._settings = settings_of_method(method, score)
         self._connected: frozenset[int] = frozenset()
         self._max_models = 0
         self._run_log: RunLog | None = None
@@ -118,7 +131,7 @@ class FedPlus(Strategy):
 
         Args:
             grid: Flower's connection to the parties, or an ``InProcessGrid``.
-            arrays: The first model, by name.
+            arrays: The first model, by name. Private layers may be left out; they are not used.
 
         Returns:
             Flower's result, with the final w̃ and the metrics of each round.
@@ -134,6 +147,12 @@ class FedPlus(Strategy):
 
     def _run(self, grid: Grid, arrays: Mapping[str, Host]) -> Result:
         state = self._init_state(arrays)
+        ignored = ignored_settings(self._method)
+        if ignored:
+            log(
+                WARNING, "Only the simulator applies %s; here the parties' own code decides",
+                ", ".join(ignored),
+            )  # fmt: skip
         first = to_record(state.shapes.unflatten(state.w_global))
         rounds_left = max(0, self._rounds - state.rounds_done)
         if not rounds_left:
@@ -155,9 +174,21 @@ class FedPlus(Strategy):
             self._run_log.write_status(state, message)
 
     def _init_state(self, arrays: Mapping[str, Host]) -> ServerState:
+        arrays = shared_arrays(self._method, arrays)
+        state = self._state = self._create_or_restore(arrays)
+        if self._method.join == "current":
+            state.w_first = None
+        elif state.w_first is None:
+            state.w_first = state.shapes.flatten(arrays)
+        server = at_round(self._method, 0).server
+        state.init_server_optimizer(
+            () if server is None else server.init(jnp.asarray(state.w_global))
+        )
+        return state
+
+    def _create_or_restore(self, arrays: Mapping[str, Host]) -> ServerState:
         if self._folder is None:
-            self._state = ServerState.create(arrays, self._settings)
-            return self._state
+            return ServerState.create(arrays, self._settings)
         state = ServerState.restore(
             arrays, self._folder / CHECKPOINT, self._settings, self._allow_changes
         )
@@ -168,7 +199,6 @@ class FedPlus(Strategy):
         self._run_log = RunLog(self._folder, about, state.rounds_done, state.parties)
         state.parties = self._run_log.nodes
         self._run_log.forget_metrics(self._forget)
-        self._state = state
         return state
 
     @override
@@ -184,20 +214,28 @@ class FedPlus(Strategy):
         self._max_models = max(self._max_models, len(cohort))
         model = to_record(state.shapes.unflatten(state.w_global))
         round_ = state.rounds_done + 1
-        common = {
-            **config, **rule_to_message(self._method.local), ROUND: round_,
-            FEDERATION: state.federation,
-        }  # fmt: skip
+        method = self._method_of_round()
+        common = {**config, **rule_to_message(method), ROUND: round_, FEDERATION: state.federation}
+        first = None
+        if state.w_first is not None and not method.is_stateless():
+            is_same = np.array_equal(state.w_first, state.w_global)
+            first = None if is_same else to_record(state.shapes.unflatten(state.w_first))
         log(INFO, "Round %s: %s of %s parties", round_, len(cohort), len(nodes))
         messages = []
         for node in cohort:
             node_config = ConfigRecord(common | others_message(state, node, self._connected))
             content = RecordDict({ARRAYS: model, CONFIG: node_config})
+            if first is not None and node not in state.joined:
+                content[FIRST] = first
             ttl = 2 * self._deadline
             messages.append(
                 Message(content, node, MessageType.TRAIN, ttl=ttl, group_id=str(round_))
             )
         return messages
+
+    def _method_of_round(self) -> algorithm.FedPlus:
+        """Return the method with the values that its schedules have in this round."""
+        return at_round(self._method, self.state.rounds_done)
 
     def _wait_for_nodes(self, grid: Grid) -> list[int]:
         """Return the connected nodes, as soon as there are ``least`` or the patience is over."""
@@ -228,6 +266,7 @@ class FedPlus(Strategy):
         state = self.state
         dropped_before = self.dropped.total
         accepted = self._check_replies(replies)
+        method = self._method_of_round()
         state.rounds_done += 1
         round_ = state.rounds_done
         if len(accepted) < self._least:
@@ -241,14 +280,23 @@ class FedPlus(Strategy):
             replaced = accept_reply(state, reply)
             if self._run_log is not None and replaced is not None and replaced not in state.parties:
                 self._run_log.rename_party(replaced, reply.node)
-        models = state.models if self._method.over == "all" else {r.node: r.w for r in accepted}
-        result = self._aggregate([models[node] for node in sorted(models)])  # l. 10
-        state.w_global = np.asarray(result.w)
-        if self._method.over == "active":
+        by_node = state.models if method.over == "all" else {r.node: r.w for r in accepted}
+        models = [by_node[node] for node in sorted(by_node)]
+        if self._parties is not None:
+            assert state.w_first is not None
+            waiting = self._parties - len(state.joined | state.left)
+            models += [state.w_first] * waiting
+        result = self._aggregate(method, models)  # l. 10
+        w = result.w
+        if method.server is not None:
+            w_global = jnp.asarray(state.w_global)
+            w, state.server = method.server.step(w_global, jnp.asarray(w), state.server)
+        state.w_global = np.asarray(w)
+        if method.over == "active":
             state.models = {}
         self._save()
         if self._run_log is not None:
-            norms, change = self._figures(accepted)
+            norms, change = self._figures(method, accepted)
             dropped = self.dropped.total - dropped_before
             self._run_log.add_round(round_, accepted, norms, change, result, dropped)
         metrics: dict[str, Any] = {
@@ -260,7 +308,7 @@ class FedPlus(Strategy):
         }  # fmt: skip
         return to_record(state.shapes.unflatten(state.w_global)), MetricRecord(metrics)
 
-    def _aggregate(self, models: list[Host]) -> Aggregate:
+    def _aggregate(self, method: algorithm.FedPlus, models: list[Host]) -> Aggregate:
         """Aggregate the models with few compiled programs.
 
         JAX compiles a program for each number of models and caches it, about 10 MB each. If parties
@@ -273,17 +321,20 @@ class FedPlus(Strategy):
         stacked = np.zeros((size, models[0].size), np.float32)
         np.stack(models, out=stacked[:count])
         weights = None if size == count else (np.arange(size) < count).astype(np.float32)
-        aggregate = self._method.aggregate or Moreau(self._method.local.psi)
-        return aggregate(stacked, weights, start=self.state.w_global)
+        return method.aggregator(stacked, weights, start=self.state.w_global)
 
-    def _figures(self, replies: list[Reply]) -> tuple[dict[int, float], Host]:
+    def _figures(
+        self, method: algorithm.FedPlus, replies: list[Reply]
+    ) -> tuple[dict[int, float], Host]:
         """Return ‖v_k‖ of each reply, and how far the aggregation moves the party's next start."""
-        local, w_global = self._method.local, jnp.asarray(self.state.w_global)
+        psi, w_global = method.shared_psi, jnp.asarray(self.state.w_global)
+        lam = jnp.asarray(per_entry(method.local.lam))
+        lam = method.shared(lam) if lam.ndim else lam
         norms, changes = {}, []
         for reply in replies:
-            w = jnp.asarray(reply.w)
-            norms[reply.node] = float(jnp.linalg.norm(local.psi.prox(w - w_global)))
-            changes.append(float(jnp.std(local.start(w, w_global) - w)))
+            move = w_global - jnp.asarray(reply.w)
+            norms[reply.node] = float(jnp.linalg.norm(psi.prox(-move)))
+            changes.append(float(jnp.std(lam * move)))  # l. 12
         return norms, np.array(changes)
 
     def _check_replies(self, messages: Iterable[Message]) -> list[Reply]:
@@ -337,17 +388,6 @@ def _mean_metrics(replies: list[Reply]) -> dict[str, float]:
         f"mean-{n}": float(np.mean([r.metrics[n] for r in replies if n in r.metrics]))
         for n in names
     }
-
-
-def _method_settings(method: algorithm.FedPlus, score: tuple[str, str]) -> dict[str, Any]:
-    """Return the settings that must stay the same during a federation, as JSON values by name."""
-    local = method.local
-    numbers = {name: float(getattr(local, name)) for name in ("eta", "sigma", "lam")}
-    return numbers | {
-        "psi": stable_repr(local.psi), "over": method.over, "score": list(score),
-        "aggregate": None if method.aggregate is None else stable_repr(method.aggregate),
-        "optimizer": None if local.optimizer is None else stable_repr(local.optimizer),
-    }  # fmt: skip
 
 
 def _node_id(value: int | str) -> int:

@@ -1,16 +1,15 @@
 """Another ψ for each group of layers, the paper's hybridisation."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import final
 
 from typing_extensions import override
 
-from fedplus._backend import namespace
 from fedplus._types import Array, Layout, Vector, settings, static_field
 from fedplus.check import require
+from fedplus.parameter_groups import ParameterGroups
 from fedplus.psi.base import AbstractPsi
 
 
@@ -38,84 +37,40 @@ class Blocks(AbstractPsi):
     layout: Layout = static_field()
 
     def __post_init__(self) -> None:
-        names = [name for name, _ in self.layout]
-        require(bool(self.parts), "Blocks.parts", "none", "at least one pattern")
-        require(bool(names), "Blocks.layout", "none", "at least one parameter")
         for pattern, part in self.parts.items():
+            is_psi = isinstance(part, AbstractPsi)
             require(
-                isinstance(part, AbstractPsi),
+                is_psi,
                 f"Blocks.parts[{pattern!r}]",
                 repr(part),
                 "a regulariser ψ from fedplus.psi, e.g. L2(0.1)",
             )
-        owners = {name: self._owner(name) for name in names}
-        for name, owner in owners.items():
-            require(
-                owner is not None,
-                "Blocks.parts",
-                f"no pattern that matches {name!r}",
-                "a cover of all parameters",
-                'End with "*": Zero() to leave the other parameters unregularised.',
-            )
-        for pattern in self.parts:
-            require(
-                pattern in owners.values(),
-                "Blocks.parts",
-                f"{pattern!r}, which matches nothing",
-                f"patterns over the names {', '.join(names)}",
-                "Check the spelling and the order: the first match wins.",
-            )
         # The order decides, and JAX sorts the keys of a plain dict.
         object.__setattr__(self, "parts", OrderedDict(self.parts))
-        object.__setattr__(self, "layout", tuple((str(n), int(s)) for n, s in self.layout))
-
-    def _owner(self, name: str) -> str | None:
-        """Return the first pattern that matches a parameter's name, or None."""
-        return next((pattern for pattern in self.parts if fnmatchcase(name, pattern)), None)
+        object.__setattr__(self, "layout", self.groups.layout)
 
     @cached_property
-    def _spans(self) -> list[tuple[str, int, int]]:
-        """The column ranges (pattern, start, stop) in raveled order; adjacent ranges are merged."""
-        spans: list[tuple[str, int, int]] = []
-        start = 0
-        for name, size in self.layout:
-            owner = str(self._owner(name))
-            if spans and spans[-1][0] == owner:
-                spans[-1] = (owner, spans[-1][1], start + size)
-            else:
-                spans.append((owner, start, start + size))
-            start += size
-        return spans
+    def groups(self) -> ParameterGroups:
+        """The parameters of each block."""
+        return ParameterGroups(tuple(self.parts), self.layout, "Blocks.parts")
 
     def require_size(self, size: int) -> None:
         """Require that the layout's parameters have ``size`` entries in total."""
-        total = self._spans[-1][2]
-        require(
-            total == size,
-            "Blocks.layout",
-            f"{total} entries in all",
-            f"the layout of the model, which has {size} entries",
-            "Use fedplus.models.ravel(params).layout.",
-        )
+        self.groups.require_size(size)
 
     def split(self, x: Array) -> dict[str, Array]:
         """Return each pattern's columns of ``x``, whose last axis is a raveled model."""
-        self.require_size(x.shape[-1])
-        pieces: dict[str, list[Array]] = {pattern: [] for pattern in self.parts}
-        for owner, first, last in self._spans:
-            pieces[owner].append(x[..., first:last])
-        return {pattern: _concatenate(parts) for pattern, parts in pieces.items()}
+        return self.groups.split(x)
 
     def join(self, blocks: Mapping[str, Array]) -> Array:
         """Return the raveled models from each pattern's columns; the inverse of ``split``."""
-        offsets = dict.fromkeys(self.parts, 0)
-        pieces = []
-        for pattern, start, stop in self._spans:
-            first = offsets[pattern]
-            last = first + stop - start
-            pieces.append(blocks[pattern][..., first:last])
-            offsets[pattern] = last
-        return _concatenate(pieces)
+        return self.groups.join(blocks)
+
+    def without(self, names: Collection[str]) -> "Blocks":
+        """Return the blocks of a model without these parameters."""
+        layout = tuple((name, size) for name, size in self.layout if name not in names)
+        owners = {self.groups.pattern_of(name) for name, _ in layout}
+        return Blocks({p: part for p, part in self.parts.items() if p in owners}, layout)
 
     @override
     def value(self, x: Vector) -> Array:
@@ -126,11 +81,3 @@ class Blocks(AbstractPsi):
     def prox(self, x: Vector) -> Vector:
         blocks = self.split(x).items()
         return self.join({pattern: self.parts[pattern].prox(block) for pattern, block in blocks})
-
-
-def _concatenate(pieces: list[Array]) -> Array:
-    """Return the pieces joined along the last axis, without a copy if there is only one."""
-    if len(pieces) == 1:
-        return pieces[0]
-    joined: Array = namespace(*pieces).concatenate(pieces, axis=-1)
-    return joined

@@ -63,6 +63,10 @@ class RunData:
     """(T,) mean and worst personal score, mean global score, mean loss, and F_σ, by name."""
     figures: dict[str, Host]
     """Values of each round, by name (``FIGURES``)."""
+    repeated: Host
+    """(N,) rounds in which a party's local steps diverged and were repeated."""
+    given_up: Host
+    """(N,) rounds in which they were given up after that."""
     path: tuple[list[float], Host] | None
     """λ, and the mean score over the parties at the last evaluation with a λ-path."""
 
@@ -142,6 +146,8 @@ def read_run_data(folder: RunFolder) -> RunData:
             key: np.concatenate([np.zeros(0), *(line.figures[key] for line in lines)])
             for key in FIGURES
         },
+        repeated=np.nansum(_stack([line.repeated for line in lines], len(names)), axis=0),
+        given_up=np.nansum(_stack([line.given_up for line in lines], len(names)), axis=0),
         path=next((line.path for line in reversed(lines) if line.path), None),
     )
 
@@ -169,6 +175,9 @@ class _Line:
         figures = _table(line, "figures", where)
         length = len(_list(figures, "round", where))
         self.figures = {key: _array(figures.get(key), length, where) for key in FIGURES}
+        diverged = _table(line, "diverged", where)
+        self.repeated = _array(diverged.get("repeated"), n, where)
+        self.given_up = _array(diverged.get("given_up"), n, where)
         self.path = _parse_path(_table(line, "path", where), where)
 
 

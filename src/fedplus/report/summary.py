@@ -1,20 +1,21 @@
 """The top of the report: the verdict, the warnings and the comparison table."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fedplus.experiments.constant_answer_warning import constant_answer_warning
-from fedplus.report.formatting import Score, count_of
+from fedplus.report.formatting import Score, count_of, join_names
 from fedplus.report.groups import Group
 from fedplus.report.headline import headline
-from fedplus.report.run_data import mean_or_nan
+from fedplus.report.run_data import Host, RunData, mean_or_nan
 from fedplus.report.table_formats import footnote, marked_label, p_value
 from fedplus.report.tables import compare_groups
 
 MAX_REASONS = 5
-"""Number of failed runs whose reasons are shown."""
+"""Number of failed runs whose reasons are shown, and of parties that are named."""
 STATES = (
     ("running", "is still running", "are still running"),
     ("stopped", "was stopped before its end", "were stopped before their end"),
@@ -69,7 +70,11 @@ def verdict(groups: Sequence[Group], score: Score) -> str:
 
 
 def warnings(groups: Sequence[Group], score: Score) -> list[str]:
-    """Return a line for each failed run, with its reason, and each method below a constant answer."""
+    """Return the warnings about a study, one line each.
+
+    They name failed runs with the reason, methods below a constant answer, and parties whose local
+    steps diverged.
+    """
     failed = [
         f"{group.label}, seed {run.status.get('seed')}, failed: "
         f"{run.status.get('message') or 'no reason was recorded.'}"
@@ -79,7 +84,33 @@ def warnings(groups: Sequence[Group], score: Score) -> list[str]:
     ]
     if len(failed) > MAX_REASONS:
         failed = [*failed[:MAX_REASONS], f"… and {len(failed) - MAX_REASONS} more failed."]
-    return [*failed, *(text for group in groups if (text := _constant_warning(group, score)))]
+    constant = [text for group in groups if (text := _constant_warning(group, score))]
+    return [*failed, *constant, *(text for group in groups if (text := _divergence_warning(group)))]
+
+
+def _divergence_warning(group: Group) -> str:
+    """Return a warning that names the parties whose local steps diverged, or ""."""
+    clauses = []
+    counts: tuple[tuple[str, Callable[[RunData], Host]], ...] = (
+        ("were repeated with smaller gradients", lambda run: run.repeated),
+        ("were given up even so", lambda run: run.given_up),
+    )
+    for what, of_run in counts:
+        rounds: Counter[str] = Counter()
+        for run in group.runs:
+            for name, count in zip(run.names, of_run(run), strict=True):
+                rounds[name] += int(count)
+        names = [name for name, count in rounds.most_common() if count > 0]
+        if names:
+            shown = join_names([*names[:MAX_REASONS]])
+            more = (
+                f" and {len(names) - MAX_REASONS} more parties" if len(names) > MAX_REASONS else ""
+            )
+            total = count_of(sum(rounds.values()), "round")
+            clauses.append(f"{what} in {total} of {shown}{more}")
+    if not clauses:
+        return ""
+    return f"{group.label}: local steps diverged and {'; they '.join(clauses)}. Try a smaller eta."
 
 
 def _constant_warning(group: Group, score: Score) -> str:

@@ -86,7 +86,7 @@ class Checkpointer:
         )
         if folder is None:
             return cls(None, None, {})
-        stored_fields = () if paging is None else setup.runs[0][0].per_party
+        stored_fields = () if paging is None else setup.runs[0][0].party_fields(setup.state)
         settings = describe_run(setup) | recorded | {"stored": paging is not None}
         return cls(Path(folder), every, settings, paging, stored_fields)
 

@@ -17,8 +17,9 @@ from jax.sharding import Mesh
 from fedplus._types import Array, Vector
 from fedplus.aggregation import kernels
 from fedplus.algorithm import AbstractAlgorithm
-from fedplus.local import ParameterGradient
+from fedplus.local import ParameterGradient, batch_at
 from fedplus.models import Model, ravel
+from fedplus.schedules import at_round
 from fedplus.simulation.cpu_devices import map_in_shards, run_rounds_on_all_cores
 from fedplus.simulation.faults import AttackContext, Fault, transmit
 from fedplus.simulation.mesh import vmap_over_mesh
@@ -26,10 +27,12 @@ from fedplus.simulation.minibatches import minibatches
 from fedplus.simulation.round_log import RoundLog
 from fedplus.simulation.round_statistics import RoundStatistics, round_statistics
 from fedplus.simulation.schedule import AbstractCohort, Effort, Stragglers
-from fedplus.work import Each, Work, map_sequentially
+from fedplus.work import Each, ScaledBatch, Work, map_sequentially, scale_gradient
 
 MAX_ROUNDS_PER_CALL = 256
 """The most rounds that one call of the program can run."""
+STANDARD_ERRORS, MULTIPLE = 3.0, 1.5
+"""The rise of a loss that counts as divergence."""
 LARGE_COHORT = 2**20
 """The number of entries of a cohort's models from which the program avoids a second copy of them."""
 EACH_BY_NAME: dict[str, Each] = {"vmap": jax.vmap, "map": map_sequentially}
@@ -113,11 +116,46 @@ def unravel_function(model: Model) -> Callable[[Vector], Any]:
 def make_gradient(model: Model, data: Data) -> ParameterGradient:
     """Return the function (parameters, rows) ↦ gradient of the mean loss on these rows."""
 
-    def loss(params: Any, rows: Array) -> Array:
-        outputs = model.apply(params, data.x[rows])
-        return jnp.mean(model.task.loss(outputs, data.y[rows]))
+    def loss(params: Any, rows: Any) -> Array:
+        return jnp.mean(sample_losses(model, data, params, rows))
 
-    return ParameterGradient(jax.grad(loss), unravel_function(model), loss)
+    return ParameterGradient(scale_gradient(jax.grad(loss)), unravel_function(model), loss)
+
+
+def sample_losses(model: Model, data: Data, params: Any, rows: Any) -> Array:
+    """Return the loss on each of these rows, which may be a ``ScaledBatch``."""
+    rows = rows.batch if isinstance(rows, ScaledBatch) else rows
+    losses: Array = model.task.loss(model.apply(params, data.x[rows]), data.y[rows])
+    return losses
+
+
+def make_divergence_test(
+    model: Model, data: Data, w_first: Vector
+) -> Callable[[Vector, Vector, Any], Array]:
+    """Return the test whether local steps made a model worse, ``Work.has_worsened``.
+
+    On the first minibatch of the round, the loss must have risen above that of the model before the
+    steps and above that of the untrained model, each by ``STANDARD_ERRORS`` of the mean difference or
+    to more than ``MULTIPLE`` times its size.
+    """
+    unravel = unravel_function(model)
+
+    def has_worsened(before: Vector, after: Vector, batches: Any) -> Array:
+        rows = batch_at(batches, jnp.int32(0))
+        old, new, untrained = (
+            sample_losses(model, data, unravel(w), rows) for w in (before, after, w_first)
+        )
+
+        def is_above(reference: Array) -> Array:
+            difference = (new - reference).reshape(-1)
+            error = jnp.std(difference) / difference.size**0.5
+            size = jnp.mean(jnp.abs(reference))
+            allowed = jnp.minimum(STANDARD_ERRORS * error, (MULTIPLE - 1) * size)
+            return ~(jnp.mean(difference) <= allowed)  # True for NaN, too.
+
+        return is_above(old) & is_above(untrained)
+
+    return has_worsened
 
 
 def _training_map(plan: Plan) -> Each:
@@ -158,7 +196,8 @@ def run_round(
         rows = np.arange(len(cohort)) if row_of_party is None else row_of_party[cohort]
         if weights is not None:
             weights = jnp.zeros(plan.state_rows, weights.dtype).at[rows].set(weights[cohort])
-    context = AttackContext(fault_key, lane.algorithm.w_global(state), lane.w_first)
+    algorithm = at_round(lane.algorithm, t)
+    context = AttackContext(fault_key, algorithm.w_global(state), lane.w_first)
     send = transmit(plan.faults, context, inputs.fault_mask)
 
     def parties_of(rows: Array) -> Array:
@@ -172,7 +211,7 @@ def run_round(
             data.start[cohort],
             data.size[cohort],
             plan.batch_size,
-            None if plan.max_steps is None else plan.max_steps * lane.algorithm.batches_per_step,
+            None if plan.max_steps is None else plan.max_steps * algorithm.batches_per_step,
             as_array=plan.each == "vmap",
         ),
         steps if plan.steps is None else plan.steps,
@@ -181,11 +220,12 @@ def run_round(
         transmit=None if send is None else lambda models, rows: send(models, parties_of(rows)),
         key=jax.random.fold_in(fault_key, 1),
         validation=_validation_batches(inputs.validation, batch_words, cohort, plan.batch_size),
+        has_worsened=make_divergence_test(plan.model, data, lane.w_first),
     )
     grad = make_gradient(plan.model, data)
-    state, outcome = lane.algorithm.round(state, work, grad, _training_map(plan))
+    state, outcome = algorithm.round(state, work, grad, _training_map(plan))
     each = _statistics_map(plan, outcome.solved.size)
-    return state, round_statistics(lane.algorithm, state, rows, outcome, cohort, steps, each)
+    return state, round_statistics(algorithm, state, rows, outcome, cohort, steps, each)
 
 
 def _validation_batches(

@@ -28,7 +28,8 @@ def open_paging(setup: Setup, folder: Path, resume: bool) -> "Paging":
         resume or not path.exists(), "store", f"{path} of an earlier run", "an empty folder",
         "Continue that run with resume=True, or give another folder.",
     )  # fmt: skip
-    state, fields = setup.state, setup.runs[0][0].per_party
+    state = setup.state
+    fields = setup.runs[0][0].party_fields(state)
     initial_rows = {name: np.asarray(getattr(state, name)[0]) for name in fields}
     return Paging(setup, PartyStore(path, setup.plan.parties, initial_rows))
 
@@ -57,7 +58,7 @@ class Paging:
         state, log = run_rounds(
             setup.plan, inputs, setup.lane, state, np.int32(begin), np.int32(end)
         )
-        fields = self._setup.runs[0][0].per_party
+        fields = self._setup.runs[0][0].party_fields(state)
         rows = {name: np.asarray(getattr(state, name))[: len(parties)] for name in fields}
         self.store.write(parties, rows)
         return state, log

@@ -9,10 +9,12 @@ import numpy as np
 from jax.sharding import Mesh
 
 from fedplus._types import Array, Host, Matrix, Vector
-from fedplus.algorithm import AbstractAlgorithm, FedPlus
+from fedplus.algorithm import AbstractAlgorithm, FedPlus, State
 from fedplus.check import require
 from fedplus.data.federation import Federation
 from fedplus.models import Model
+from fedplus.parameter_groups import ByLayer
+from fedplus.schedules import at_round
 from fedplus.simulation.evaluate import (
     Blocks,
     PartyScores,
@@ -21,7 +23,7 @@ from fedplus.simulation.evaluate import (
     max_blocks_per_page,
     split_into_blocks,
 )
-from fedplus.simulation.evaluated_models import EvaluatedModels
+from fedplus.simulation.evaluated_models import EvaluatedModels, is_adapted
 from fedplus.simulation.mesh import replicate, to_host
 from fedplus.simulation.paging import Paging
 from fedplus.simulation.round_statistics import RoundStatistics
@@ -158,6 +160,7 @@ class Recorder:
         self, algorithm: AbstractAlgorithm[Any], state: Any, blocks: Blocks, rows: int, round_: int
     ) -> dict[str, Host]:
         """Return one evaluation of the parties whose rows are in the state."""
+        algorithm = at_round(algorithm, max(round_ - 1, 0))
         w_global = algorithm.w_global(state)
 
         def test(models: Matrix) -> PartyScores:
@@ -166,11 +169,14 @@ class Recorder:
 
         common = test(w_global[None])
         norms: Any
-        if algorithm.is_stateless():
+        if algorithm.is_stateless() and not is_adapted(algorithm):
             personal, norms = common, np.zeros(len(blocks.size), w_global.dtype)
         else:
             w_local = self._evaluated_models(algorithm, state, round_)
-            personal, norms = test(w_local), personal_norms(algorithm, state, len(w_local))
+            norms = np.zeros(len(blocks.size), w_global.dtype)
+            if not algorithm.is_stateless():
+                norms = personal_norms(algorithm, state, len(w_local))
+            personal = test(w_local)
         result: dict[str, Any] = {
             "personal_score": personal.score,
             "personal_loss": personal.loss,
@@ -186,7 +192,7 @@ class Recorder:
             assert isinstance(algorithm, FedPlus)
             train, train_rows = self._train
             losses = evaluate_parties(self._model, train_rows, train, state.w_local).loss
-            result["objective"] = f_sigma(algorithm, losses, state.w_local, w_global)
+            result["objective"] = f_sigma(algorithm, losses, state, w_global)
         return {name: to_host(value) for name, value in result.items()}
 
     def _add(self, name: str, values: Any) -> None:
@@ -225,10 +231,20 @@ def _select_lane(values: Host, lane: int | None) -> Host:
 
 
 @jax.jit
-def f_sigma(algorithm: FedPlus, losses: Vector, w_local: Matrix, w_global: Vector) -> Array:
-    """Return F_σ = (1/N) Σ_k f_k(w_k) + σ ψ̂(w_k − w̃), where ``losses`` are the f_k(w_k)."""
-    envelope = jax.vmap(algorithm.local.psi.envelope)(w_local - w_global)
-    mean: Array = jnp.mean(losses + algorithm.local.sigma * envelope)
+def f_sigma(algorithm: FedPlus, losses: Vector, state: State, w_global: Vector) -> Array:
+    """Return F_σ = (1/N) Σ_k f_k(w_k) + σ ψ̂(w_k − w̃) over the parties that count.
+
+    Args:
+        algorithm: The method.
+        losses: (N,), the f_k(w_k).
+        state: The state of the method.
+        w_global: (d,), w̃.
+    """
+    envelope = jax.vmap(algorithm.local.psi.envelope)(state.w_local - w_global)
+    counted = jnp.ones_like(losses)
+    if not isinstance(state.joined, tuple):
+        counted = state.joined.astype(losses.dtype)
+    mean: Array = jnp.average(losses + algorithm.local.sigma * envelope, weights=counted)
     return mean
 
 
@@ -239,6 +255,9 @@ def require_objective(algorithms: Sequence[AbstractAlgorithm[Any]], stored: bool
             isinstance(algorithm, FedPlus), "objective", type(algorithm).__name__,
             "recorded for FedPlus only, because F_σ is its objective",
         )  # fmt: skip
+        assert isinstance(algorithm, FedPlus)
+        is_number = not isinstance(algorithm.local.sigma, ByLayer)
+        require(is_number, "objective", "a σ for each layer", "recorded with one σ for all layers")
     require(not stored, "objective", "True", "False with a store: it needs all models at once")
 
 

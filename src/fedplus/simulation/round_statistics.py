@@ -17,7 +17,8 @@ class RoundStatistics(NamedTuple):
     steps: Array
     """(K,): E_k."""
     diverged: Array
-    """(K,): True for parties whose steps ended in NaN or Inf."""
+    """(K,): how often a party's local steps diverged. They were repeated with smaller gradients; after
+    ``work.RETRIES`` + 1 times, the party kept its model."""
     dropped: Array
     """Number of models that did not reach the aggregate."""
     change_mean: Array

@@ -7,16 +7,20 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from fedplus._types import Host
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.check import require
 from fedplus.data.federation import Federation
 from fedplus.models import Model
+from fedplus.schedules import at_round
 from fedplus.simulation.engine import unravel_function
 from fedplus.simulation.evaluate import Summary, evaluate_parties, split_into_blocks, summary
 from fedplus.simulation.evaluated_models import EvaluatedModels
+from fedplus.simulation.join import LocalTraining, join_parties
 from fedplus.simulation.paging import Paging
+from fedplus.simulation.validate import require_fit
 
 Which = Literal["personal", "global"]
 
@@ -51,12 +55,10 @@ class Run:
     @property
     def models(self) -> Host:
         """The model that each party uses, (N, d)."""
-        if self.algorithm.is_stateless():
-            return np.broadcast_to(self.w_global, (self.federation.parties, self.w_global.size))
         if self.paging is None:
             return np.asarray(self.evaluated_models(self.algorithm, self.state, self.rounds))
         return np.concatenate([
-            np.asarray(self.algorithm.models(page))[: len(parties)]
+            np.asarray(at_round(self.algorithm, self.rounds - 1).models(page))[: len(parties)]
             for parties, page in self.paging.iter_pages(self.state)
         ])  # fmt: skip
 
@@ -65,23 +67,56 @@ class Run:
         """The global model w̃, (d,)."""
         return np.asarray(self.algorithm.w_global(self.state))
 
-    def parameters(self, party: str | int | None = None) -> Any:
+    def join(
+        self, x: npt.ArrayLike, y: npt.ArrayLike, *, steps: int, rounds: int = 1, batch_size: int = 20
+    ) -> Host:
+        """Return the model, (d,), of a party that joins now; ``parameters`` unravels it.
+
+        The party starts where the method lets a late party start, and trains while w̃ and the other
+        parties' models stay as they are.
+
+        Args:
+            x: The party's inputs (n, ...).
+            y: Its labels (n, ...).
+            steps: The number of local steps in a round.
+            rounds: The number of rounds; with each, the party's personal part is computed anew.
+            batch_size: B.
+
+        Raises:
+            SettingError: The samples do not fit the model, or with this method no party can train
+                without the others (``L2GD``, ``FedFomo``).
+        """
+        party = Federation.from_arrays([(x, y)], test=[(x, y)], names=["the new party"])
+        shapes = [(*a.x.shape[1:], *a.y.shape[1:]) for a in (party.train, self.federation.train)]
+        require(
+            shapes[0] == shapes[1], "the new party's samples", f"shape {shapes[0]}",
+            f"of shape {shapes[1]}, like those of the others",
+        )  # fmt: skip
+        require_fit(party, self.model)
+        training = LocalTraining(steps, rounds, batch_size)
+        return join_parties(
+            self.algorithm, self.state, self.model, party.train, training,
+            rounds_before=self.rounds, seed=self.seed,
+        ).models[0]  # fmt: skip
+
+    def parameters(self, party: str | int | Host | None = None) -> Any:
         """Return the parameters of one party's model as a pytree.
 
         Args:
-            party: The name or the index of a party, or None for the global model.
+            party: The name or the index of a party, a model (d,), or None for the global model.
 
         Raises:
             SettingError: The federation has no such party.
         """
         unravel = unravel_function(self.model)
-        if party is None:
-            return unravel(jnp.asarray(self.w_global))
+        if party is None or isinstance(party, np.ndarray):
+            return unravel(jnp.asarray(self.w_global if party is None else party))
         k = self._party_index(party)
         if self.paging is None or self.algorithm.is_stateless():
             return unravel(jnp.asarray(self.models[k]))
         page = self.paging.load_page(self.state, np.array([k]))
-        return unravel(self.algorithm.models(page, jnp.array([0]))[0])
+        algorithm = at_round(self.algorithm, self.rounds - 1)
+        return unravel(algorithm.models(page, jnp.array([0]))[0])
 
     def summary(self, which: Which = "personal", at: Literal["last", "best"] = "last") -> Summary:
         """Return a summary of the parties' test scores.

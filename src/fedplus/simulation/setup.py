@@ -25,7 +25,7 @@ from fedplus.simulation.engine import EACH_BY_NAME, Data, Inputs, Lane, Plan, Sa
 from fedplus.simulation.faults import fault_mask, require_faults
 from fedplus.simulation.mesh import replicate, require_mesh, shard_rows
 from fedplus.simulation.minibatches import steps_per_epoch
-from fedplus.simulation.schedule import Effort, Stragglers, make_cohort
+from fedplus.simulation.schedule import Effort, Stragglers, Uniform, make_cohort
 from fedplus.simulation.validate import require_fit, require_types
 from fedplus.work import first_model
 
@@ -121,7 +121,7 @@ def set_up(
         max_steps=None if _is_uneven(effort) else int(steps_of_party.max()),
         stragglers=stragglers,
         faults=require_faults(faults, n),
-        each="vmap" if mesh else _choose_each(each, lanes[0].w_first.size, effort),
+        each="vmap" if mesh else choose_each(each, lanes[0].w_first.size, effort),
         mesh=mesh,
         cores=cpu_mesh,
         has_lanes=len(runs) > 1,
@@ -138,39 +138,53 @@ def set_up(
     lane = _stack(lanes) if plan.has_lanes else lanes[0]
     is_plain = weights is None and not (plan.faults or mesh or paged or plan.has_lanes)
     has_memory = is_plain and isinstance(algorithms[0], FedPlus)
-    shape: dict[str, Any] = {"rows": rows, "cohort": cohort_rule.size if has_memory else None}
+    is_everyone = isinstance(cohort_rule, Uniform) and cohort_rule.size == n and stragglers is None
+    shape = StateShape(
+        rows, cohort_rule.size if has_memory else None,
+        track_joining=not (is_everyone or is_stateless),
+    )  # fmt: skip
     if cpu_mesh is not None:
-        state = _init_state_on_cores(lanes, **shape, cores=cpu_mesh)
+        state = _init_state_on_cores(lanes, shape, cores=cpu_mesh)
         inputs = share_read_only(cpu_mesh, inputs)
     elif mesh is not None:
-        state = shard_rows(mesh, runs[0][0], _init_state(lanes, **shape), plan.has_lanes)
+        state = shard_rows(mesh, runs[0][0], _init_state(lanes, shape), plan.has_lanes)
         inputs = replicate(mesh, inputs)
     else:  # With the sharding that the program's result has; otherwise it compiles twice.
-        state = jax.device_put(_init_state(lanes, **shape), inputs.data.x.sharding)
+        state = jax.device_put(_init_state(lanes, shape), inputs.data.x.sharding)
     return Setup(plan, inputs, replicate(mesh or cpu_mesh, lane), state, runs, federation)
 
 
-def _init_state(lanes: Sequence[Lane], rows: int, cohort: int | None) -> Any:
-    """Return the initial state of all lanes; ``cohort`` is None if the aggregator needs no memory.
+class StateShape(NamedTuple):
+    """What determines the shape of the initial state, besides the method."""
+
+    rows: int
+    """The number of parties in the state."""
+    cohort: int | None
+    """K, or None if the aggregator needs no memory."""
+    track_joining: bool
+    """Whether the state records which parties have taken part."""
+
+
+def _init_state(lanes: Sequence[Lane], shape: StateShape) -> Any:
+    """Return the initial state of all lanes.
 
     The state starts from a copy of the model, because the program overwrites the state.
     """
 
     def init(lane: Lane) -> Any:
         w_first = jnp.array(lane.w_first, copy=True)
-        if cohort is None:
-            return lane.algorithm.init(w_first, rows)
-        assert isinstance(lane.algorithm, FedPlus)
-        return lane.algorithm.init(w_first, rows, cohort)
+        if isinstance(lane.algorithm, FedPlus):
+            return lane.algorithm.init(w_first, *shape)
+        return lane.algorithm.init(w_first, shape.rows)
 
     states = [init(lane) for lane in lanes]
     return _stack(states) if len(lanes) > 1 else states[0]
 
 
-@partial(jax.jit, static_argnames=("rows", "cohort", "cores"))
-def _init_state_on_cores(lanes: Sequence[Lane], rows: int, cohort: int | None, cores: Mesh) -> Any:
+@partial(jax.jit, static_argnames=("shape", "cores"))
+def _init_state_on_cores(lanes: Sequence[Lane], shape: StateShape, cores: Mesh) -> Any:
     """Let every core make the state for itself, which avoids a further copy in memory."""
-    return init_on_all_cores(cores, partial(_init_state, lanes, rows, cohort))
+    return init_on_all_cores(cores, partial(_init_state, lanes, shape))
 
 
 def _put_samples(
@@ -210,12 +224,12 @@ def _require_pageable(algorithms: Sequence[Any], seeds: Sequence[int], one_devic
 
 
 def _make_lane(algorithm: AbstractAlgorithm[Any], seed: int, model: Model) -> Lane:
-    round_key, w_first = _init_model(model, jax.random.key(seed))
+    round_key, w_first = init_model(model, jax.random.key(seed))
     return Lane(algorithm, round_key, first_model(w_first, parties=1))
 
 
 @partial(jax.jit, static_argnames="model")
-def _init_model(model: Model, key: Array) -> tuple[Array, Vector]:
+def init_model(model: Model, key: Array) -> tuple[Array, Vector]:
     """Return the key for the rounds and the initial model, computed in one program."""
     init_key, round_key = jax.random.split(key)
     return round_key, ravel(model.init(init_key)).w
@@ -282,7 +296,7 @@ def _make_weights(weights: Any, size: Host) -> Array | None:
     return jnp.asarray(weights, jnp.result_type(float))
 
 
-def _choose_each(each: Literal["auto", "vmap", "map"], parameters: int, effort: Effort) -> Any:
+def choose_each(each: Literal["auto", "vmap", "map"], parameters: int, effort: Effort) -> Any:
     """Return how to map over the cohort: sequentially on a CPU for large models or uneven work."""
     if each != "auto":
         return each

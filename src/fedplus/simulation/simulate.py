@@ -33,13 +33,14 @@ from fedplus.simulation.run import Run
 from fedplus.simulation.schedule import AbstractCohort, Stragglers
 from fedplus.simulation.setup import Setup, set_up
 from fedplus.simulation.trim_heap import compile_and_trim, trim_if_slow
+from fedplus.work import RETRIES, RETRY_SCALE
 
 SECONDS_PER_CALL = 0.5
 """The program returns to Python after about this time, for the progress bar and for Ctrl-C."""
 
 
 class DivergedError(RuntimeError):
-    """A party's model became NaN or Inf."""
+    """The local steps of all parties of a round diverged."""
 
 
 def simulate(
@@ -111,7 +112,8 @@ def simulate(
 
     Raises:
         SettingError: An argument is invalid; nothing has been trained.
-        DivergedError: A party's model became NaN or Inf; the last good checkpoint is kept.
+        DivergedError: The local steps of all parties of a round diverged, even with smaller gradients;
+            the last good checkpoint is kept.
     """
     arguments = dict(locals())
     for name in ("algorithm", "seed", "observe"):
@@ -132,17 +134,18 @@ def sweep(
 ) -> list[Run]:  # fmt: skip
     """Train every method with every seed, all in one program.
 
-    The methods must differ in numbers only (δ, σ, η): one preset with several settings. If a party's
-    model becomes NaN or Inf, ``diverged="raise"`` raises a ``DivergedError``, and ``diverged="count"``
-    counts it in ``figures["diverged"]`` and continues without that party's steps. ``observe`` is called
-    with the index of the run and the new evaluation. The other arguments are those of ``simulate``.
+    The methods must differ in numbers only (δ, σ, η): one preset with several settings. If the local
+    steps of all parties of a round diverge, ``diverged="raise"`` raises a ``DivergedError``, and
+    ``diverged="count"`` continues without their steps. ``figures["diverged"]`` counts how often steps
+    diverged and were repeated. ``observe`` is called with the index of the run and the new evaluation.
+    The other arguments are those of ``simulate``.
 
     Returns:
         One run per method and seed: all seeds of the first method, then those of the second, ...
 
     Raises:
         SettingError: An argument is invalid; nothing has been trained.
-        DivergedError: A party's model became NaN or Inf, and ``diverged`` is "raise".
+        DivergedError: The steps of all parties of a round diverged, and ``diverged`` is "raise".
     """
     setup = set_up(
         algorithms,
@@ -188,7 +191,7 @@ def sweep(
                 state, log = paging.run_rounds(state, t, end)
             statistics: RoundStatistics = to_host(log).read(end - t)
             if diverged == "raise":
-                _require_finite(statistics, t, setup, checkpointer.latest)
+                _require_progress(statistics, t, setup, checkpointer.latest)
             rate = (end - t) / (time.perf_counter() - begin_time)
             most = min(MAX_ROUNDS_PER_CALL, 2 * rounds_per_call + 1)
             rounds_per_call = int(np.clip(rate * SECONDS_PER_CALL, 1, most))
@@ -220,20 +223,33 @@ def sweep(
     ]  # fmt: skip
 
 
-def _require_finite(
+def _require_progress(
     statistics: RoundStatistics, begin: int, setup: Setup, checkpoint: Path | None
 ) -> None:
-    """Raise a ``DivergedError`` if a party diverged; ``begin`` is the first round of the statistics."""
-    diverged = np.asarray(statistics.diverged)
-    if not diverged.any():
+    """Raise a ``DivergedError`` if all parties of a round diverged even with the smallest steps.
+
+    Args:
+        statistics: The statistics of the last rounds.
+        begin: The first of these rounds.
+        setup: The run.
+        checkpoint: The last good checkpoint.
+    """
+    gave_up = np.asarray(statistics.diverged) > RETRIES
+    all_gave_up = gave_up.all(axis=-1).reshape(len(gave_up), -1).any(axis=1)
+    if not all_gave_up.any():
         return
-    first = int(diverged.reshape(len(diverged), -1).any(axis=1).argmax())
-    parties = np.unique(np.asarray(statistics.cohort)[first][diverged[first]])
-    names = [repr(setup.federation.names[k]) for k in parties[:5]]
-    listed = ", ".join(names) + (", …" if len(parties) > 5 else "")
+    first = int(all_gave_up.argmax())
+    parties = np.unique(np.asarray(statistics.cohort)[first][gave_up[first]])
     hint = f" The last good checkpoint is {checkpoint}." if checkpoint else ""
     raise DivergedError(
-        f"In round {begin + first + 1} the models of these parties became NaN or Inf: {listed}. The "
+        f"In round {begin + first + 1} the local steps of all active parties diverged, even with "
+        f"{1 / RETRY_SCALE**RETRIES:g} times smaller gradients: {name_parties(setup, parties)}. The "
         "usual cause is a learning rate that is too high for the data: try a tenth of eta, or scale "
         f"the inputs.{hint}"
     )
+
+
+def name_parties(setup: Setup, parties: npt.NDArray[np.integer[Any]]) -> str:
+    """Return the names of the first parties, separated by commas."""
+    names = [repr(setup.federation.names[k]) for k in parties[:5]]
+    return ", ".join(names) + (", …" if len(parties) > 5 else "")

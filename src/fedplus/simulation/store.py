@@ -29,7 +29,10 @@ class PartyStore:
 
     def __init__(self, path: Path, parties: int, initial_rows: Mapping[str, Host]) -> None:
         make_folder(path.parent)
-        self._initial_rows = {name: np.ascontiguousarray(row) for name, row in initial_rows.items()}
+        # Not ``ascontiguousarray``, which makes a vector of a number.
+        self._initial_rows = {
+            name: np.asarray(row, order="C") for name, row in initial_rows.items()
+        }
         self._slot_bytes = sum(row.nbytes for row in self._initial_rows.values())
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
         self._slot_count = os.fstat(self._file).st_size // self._slot_bytes

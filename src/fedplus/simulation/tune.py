@@ -16,6 +16,7 @@ from fedplus.data.split import Split
 from fedplus.kappa import KappaWarning
 from fedplus.models import Model
 from fedplus.simulation.simulate import sweep
+from fedplus.work import RETRIES
 
 MAX_LANES = 16
 """The largest number of runs in one program."""
@@ -30,7 +31,8 @@ class Trial(NamedTuple):
     std: float
     """The standard deviation over the seeds."""
     diverged: bool
-    """True if a party's model became NaN or Inf under any seed."""
+    """True if a party's steps diverged under any seed even with the smallest gradients, or its score
+    is not finite."""
 
 
 class TuningResult(NamedTuple):
@@ -179,8 +181,9 @@ def _group_by_structure(
 
 
 def _make_trial(candidate: Mapping[str, Any], runs: Sequence[Any]) -> Trial:
-    diverged = any(bool(run.figures["diverged"].any()) for run in runs)
     means = np.array([run.summary().mean for run in runs])
+    gave_up = any(bool((run.figures["diverged"] > RETRIES).any()) for run in runs)
+    diverged = gave_up or not bool(np.isfinite(means).all())
     mean = float("nan") if diverged else float(means.mean())
     return Trial(candidate, mean, float(means.std()), diverged)
 

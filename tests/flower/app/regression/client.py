@@ -18,7 +18,7 @@ def train(message, context):
     config, k = context.run_config, context.node_config["partition-id"]
     folder = Path(config["party-folder"]) / str(k)
     task = TASKS[config["task"]](k, context.node_config["num-partitions"])
-    party = Party(message, context, folder / "state")
+    party = Party(message, context, folder / "state", initial=task.initial_model())
     fault = config["fault"] if k == config["faulty"] else ""
     pause = config["pause"]
     if fault == "late" and party.round == config["late-round"]:

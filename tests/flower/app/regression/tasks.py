@@ -1,4 +1,4 @@
-"""The parties' tasks: a small linear regression, or handwritten digits."""
+"""The parties' tasks: a linear regression, the same with a private layer, or handwritten digits."""
 
 import functools
 
@@ -13,6 +13,7 @@ def make_method(name, task):
     """Return a method by its name in the run configuration."""
     settings = {
         "fedavg": {},
+        "fedper": {"layout": fp.models.ravel(task.initial_model()).layout},
         "fedgeomed_plus": {"sigma": task.sigma, "delta": 0.1},
         "fedcomed_plus": {"sigma": task.sigma, "delta": 0.01},
     }
@@ -40,6 +41,25 @@ class Regression:
 
     def scores(self, w, global_model):
         return {}
+
+
+class Personal(Regression):
+    """The regression, and a large layer ``head`` that each party moves to numbers of its own."""
+
+    entries = 50_000
+
+    def __init__(self, k, parties):
+        super().__init__(k, parties)
+        self.own = np.random.default_rng(100 + k).normal(size=self.entries).astype(np.float32)
+
+    @classmethod
+    def initial_model(cls):
+        head = np.random.default_rng(99).normal(size=cls.entries).astype(np.float32)
+        return {"head/weight": head, "weight": np.zeros(FEATURES, np.float32)}
+
+    def step(self, w):
+        head = w["head/weight"]
+        return super().step(w) | {"head/weight": head + self.eta * (self.own - head)}
 
 
 @functools.cache
@@ -84,4 +104,4 @@ class Digits:
         return {"personal-score": accuracy(w), "global-score": accuracy(global_model)}
 
 
-TASKS = {"regression": Regression, "digits": Digits}
+TASKS = {"regression": Regression, "personal": Personal, "digits": Digits}

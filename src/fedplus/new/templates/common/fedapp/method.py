@@ -6,7 +6,7 @@
 import fedplus as fp
 
 ETA = 0.1
-"""The learning rate of a party's steps."""
+"""The learning rate of a party's steps. It may be a schedule, e.g. ``fp.schedules.Cosine``."""
 LABEL = "FedGeoMed+"
 
 

@@ -9,7 +9,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedapp.data import load_data
-from fedapp.model import evaluate, train_model
+from fedapp.model import evaluate, initial_model, train_model
 
 app = ClientApp()
 
@@ -21,13 +21,14 @@ def train(message: Message, context: Context) -> Message:
     ``fedplus-supernode --node-config "partition-id=0 num-partitions=3 steps=50 seconds=30.0"``
     """
     node: Mapping[str, Any] = context.node_config
-    party = Party(message, context)
+    party = Party(message, context, initial=initial_model())
     data = load_data(node)
     steps = party.local_steps(node.get("steps", context.run_config["steps"]), node.get("seconds"))
     rng = np.random.default_rng([int(node["partition-id"]), party.round])
     w, extra = train_model(party, data.x, data.y, steps, rng)
     score, loss = evaluate(w, extra, data.x_test, data.y_test)
-    global_score, global_loss = evaluate(party.global_model, extra, data.x_test, data.y_test)
+    w_global = party.own_model | party.global_model  # Private layers are the party's own.
+    global_score, global_loss = evaluate(w_global, extra, data.x_test, data.y_test)
     metrics = {
         "num-examples": len(data.y), "personal-score": score, "personal-loss": loss,
         "global-score": global_score, "global-loss": global_loss,

@@ -10,10 +10,10 @@ from fedplus.flower import Party
 from fedplus.jax import Pull, arrays, put_arrays
 
 from fedapp.data import CLASSES, FEATURES
-from fedapp.method import ETA
 
 BATCH = 20
-OPTIMIZER = Pull(optax.sgd(ETA))
+OPTIMIZER = Pull(optax.sgd)
+"""Its learning rate is the method's η."""
 
 
 def make_network() -> eqx.Module:

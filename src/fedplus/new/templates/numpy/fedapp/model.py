@@ -10,7 +10,6 @@ import numpy as np
 from fedplus.flower import Party
 
 from fedapp.data import CLASSES, FEATURES
-from fedapp.method import ETA
 
 BATCH = 20
 
@@ -30,10 +29,10 @@ def probabilities(w: Any, x: Any) -> Any:
     return exponentials / exponentials.sum(1, keepdims=True)
 
 
-def gradient_step(w: Any, x: Any, y: Any) -> Any:
+def gradient_step(w: Any, x: Any, y: Any, eta: float) -> Any:
     """Return the model after a gradient step on the mean cross-entropy."""
     error = (probabilities(w, x) - np.eye(CLASSES, dtype=np.float32)[y]) / len(y)
-    return {"weight": w["weight"] - ETA * x.T @ error, "bias": w["bias"] - ETA * error.sum(0)}
+    return {"weight": w["weight"] - eta * x.T @ error, "bias": w["bias"] - eta * error.sum(0)}
 
 
 def train_model(party: Party, x: Any, y: Any, steps: Iterable[int], rng: Any) -> tuple[Any, Any]:
@@ -41,7 +40,7 @@ def train_model(party: Party, x: Any, y: Any, steps: Iterable[int], rng: Any) ->
     w = party.start
     for _ in steps:
         rows = rng.choice(len(y), BATCH)
-        w = party.pull(gradient_step(w, x[rows], y[rows]))
+        w = party.pull(gradient_step(w, x[rows], y[rows], party.eta))
     return w, {}
 
 

@@ -9,7 +9,6 @@ from fedplus.torch import Pull, arrays, buffers, put_arrays, put_buffers
 from torch.nn.functional import cross_entropy
 
 from fedapp.data import CLASSES, FEATURES
-from fedapp.method import ETA
 
 BATCH = 20
 
@@ -32,7 +31,7 @@ def train_model(party: Party, x: Any, y: Any, steps: Iterable[int], rng: Any) ->
     model = make_network()
     put_arrays(model, party.start)
     put_buffers(model, party.extra)
-    optimizer = Pull(torch.optim.SGD(model.parameters(), lr=ETA), model, party)
+    optimizer = Pull(torch.optim.SGD(model.parameters(), lr=party.eta), model, party)
     model.train()
     for _ in steps:
         rows = rng.choice(len(y), BATCH)
