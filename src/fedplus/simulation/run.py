@@ -68,7 +68,13 @@ class Run:
         return np.asarray(self.algorithm.w_global(self.state))
 
     def join(
-        self, x: npt.ArrayLike, y: npt.ArrayLike, *, steps: int, rounds: int = 1, batch_size: int = 20
+        self,
+        x: npt.ArrayLike,
+        y: npt.ArrayLike,
+        *,
+        steps: int,
+        rounds: int = 1,
+        batch_size: int = 20,
     ) -> Host:
         """Return the model, (d,), of a party that joins now; ``parameters`` unravels it.
 
