@@ -221,15 +221,16 @@ class LocalSolve:
 
 def make_optimizer(
     optimizer: str | Callable[[float], optax.GradientTransformation],
+    setting: str = "LocalSolve.optimizer",
 ) -> optax.GradientTransformation:
-    """Return the Optax transformation of ``LocalSolve.optimizer``, for the learning rate 1.
+    """Return an optimizer's Optax transformation, for the learning rate 1.
 
     Raises:
         SettingError: It is neither a name of ``OPTIMIZERS`` nor a function of a learning rate.
     """
     make = lookup(optimizer, OPTIMIZERS, "optimizer") if isinstance(optimizer, str) else optimizer
     require(
-        callable(make), "LocalSolve.optimizer", type(optimizer).__name__,
+        callable(make), setting, type(optimizer).__name__,
         "a name or a function from a learning rate to an Optax transformation",
         "E.g. optimizer=optax.adam with eta=0.001, instead of optimizer=optax.adam(0.001).",
     )  # fmt: skip

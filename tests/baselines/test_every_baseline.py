@@ -18,6 +18,8 @@ from fedplus.work import map_sequentially
 pytestmark = pytest.mark.usefixtures("x64")
 every = pytest.mark.parametrize("name", EVERY)
 W0 = np.random.default_rng(9).normal(size=D)
+WITHOUT_OPTIMIZER = ("l2gd", "localupdate", "localupdate-last")
+"""Methods whose steps are plain gradient steps by definition."""
 
 
 def run_rounds(method, parties, rounds=4, each=jax.vmap, cohort=None, **more):
@@ -102,16 +104,28 @@ def test_a_permutation_of_the_parties_permutes_the_result(name):
     )
 
 
-def alone(rate, batches, w=W0, rounds=1, factor=lambda i: 1.0):
+class Descent:
+    """SGD with momentum in plain NumPy; with ``beta`` = 0 it is SGD."""
+
+    def __init__(self, beta):
+        self.beta, self.trace = beta, 0.0
+
+    def __call__(self, w, rate, gradient):
+        self.trace = self.beta * self.trace + gradient
+        return w - rate * self.trace
+
+
+def alone(rate, batches, beta=0.0):
     """Return the result of SGD on one party's minibatches."""
-    for _ in range(rounds):
-        for i in range(E):
-            w = w - rate * factor(i) * plain_grad(w, (batches[0][0, i], batches[1][0, i]))
+    w, step = W0, Descent(beta)
+    for i in range(E):
+        w = step(w, rate, plain_grad(w, (batches[0][0, i], batches[1][0, i])))
     return w
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum"])
 @every
-def test_with_one_party_it_is_sgd_or_the_personal_equivalent(name):
+def test_with_one_party_it_is_sgd_or_the_personal_equivalent(name, optimizer):
     method, parties = EVERY[name], Parties(n=1)
     given, batches, _ = work(parties, np.random.default_rng(0), [0])
     method = {
@@ -127,23 +141,34 @@ def test_with_one_party_it_is_sgd_or_the_personal_equivalent(name):
         "perfedavg-hf": dataclasses.replace(EVERY["perfedavg-hf"], alpha=0.0),
         "l2gd": dataclasses.replace(EVERY["l2gd"], p=1e-9),
     }.get(name, method)
+    beta = 0.0
+    if optimizer == "momentum":
+        if not hasattr(method, "optimizer"):
+            assert name in WITHOUT_OPTIMIZER
+            return
+        if name == "scaffold-2":
+            with pytest.raises(fp.SettingError, match='"sgd" with option 2'):
+                dataclasses.replace(method, optimizer=optimizer)
+            return
+        method, beta = dataclasses.replace(method, optimizer=optimizer), 0.9
     state, _ = run_round(method, method.init(W0, 1), given)
     (found,) = np.asarray(method.models(state))
     rates = {"scaffold": 0.05, "perfedavg": 0.1, "l2gd": 0.3}
     rate = next((r for n, r in rates.items() if name.startswith(n)), 0.1)
+    step = Descent(beta)
     if name == "pfedme":  # The proximal point method, with its prox by inner steps.
         w = theta = W0
         for i in range(E):
             for _ in range(3):
                 g = plain_grad(theta, (batches[0][0, i], batches[1][0, i]))
-                theta = theta - 0.1 * (g + 2.0 * (theta - w))
+                theta = step(theta, 0.1, g + 2.0 * (theta - w))
             w = w - 0.05 * 2.0 * (w - theta)
         expected = theta
     elif name == "fedsplit":  # z = x + 2(u − x): the reflected step of the prox.
         u = W0
         for i in range(E):
             g = plain_grad(u, (batches[0][0, i], batches[1][0, i]))
-            u = u - 0.1 * (g + u - W0)
+            u = step(u, 0.1, g + u - W0)
         expected = W0 + 2 * (u - W0)
     elif name.startswith("localupdate"):  # The server's step along the gradients of smaller steps.
         w, total = W0, 0.0
@@ -155,10 +180,10 @@ def test_with_one_party_it_is_sgd_or_the_personal_equivalent(name):
         w = W0
         for i in range(E):
             j = (3 * i + 1) % E
-            w = w - rate * plain_grad(w, (batches[0][0, j], batches[1][0, j]))
+            w = step(w, rate, plain_grad(w, (batches[0][0, j], batches[1][0, j])))
         expected = w
     else:
-        expected = alone(rate, batches)
+        expected = alone(rate, batches, beta)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 

@@ -1,6 +1,6 @@
 """APFL: each party learns a mixture of its own model and the global model."""
 
-from typing import ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,9 @@ from fedplus.check import require, require_number
 from fedplus.local import (
     Batch,
     Grad,
-    Params,
     available_steps,
     batch_at,
+    make_optimizer,
     repeat_steps,
     with_parameter_shapes,
 )
@@ -52,6 +52,7 @@ class APFL(AbstractBaseline[APFLState]):
         alpha: The first α_k, in [0, 1]: 0 is FedAvg, 1 is local training.
         adaptive: True to learn α_k, False to keep its first value.
         aggregate: The aggregator of the w_k. None: the mean.
+        optimizer: The optimizer of w_k and v_k, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Deng, Kamani and Mahdavi, Adaptive Personalized Federated Learning, 2020, Algorithm 1, with
     α_k updated by its gradient. The step of v_k has the factor α_k of the chain rule, as in their
@@ -64,12 +65,14 @@ class APFL(AbstractBaseline[APFLState]):
     alpha: float = 0.5
     adaptive: bool = static_field(default=True)
     aggregate: AbstractAggregator | None = None
+    optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
         require_number(self.eta, "APFL.eta", above=0)
         require_number(self.alpha, "APFL.alpha", least=0, most=1, advice="0: FedAvg, 1: local.")
         require(isinstance(self.adaptive, bool), "APFL.adaptive", self.adaptive, "True or False")
         steps.require_aggregator(self.aggregate, "APFL")
+        steps.require_optimizer(self.optimizer, "APFL")
 
     @override
     def init(self, w_global: Vector, parties: int) -> APFLState:
@@ -84,6 +87,7 @@ class APFL(AbstractBaseline[APFLState]):
         work = work.checked(len(state.v_local))
         w_global = state.w_global
         gradient, unravel, ravel = with_parameter_shapes(grad)
+        optimizer = make_optimizer(self.optimizer)
 
         def mix(share: Array, v: Vector, w: Vector) -> Vector:
             return share * v + (1 - share) * w
@@ -91,8 +95,8 @@ class APFL(AbstractBaseline[APFLState]):
         def solve(
             v: Vector, alpha: Array, batches: Batch, count: Array | int
         ) -> tuple[Vector, Vector, Vector, Array, Array]:
-            def step(i: Array, carry: tuple[Params, Params, Array]) -> tuple[Params, Params, Array]:
-                w, v, share = carry
+            def step(i: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+                w, v, share, moments_w, moments_v = carry
                 batch = batch_at(batches, i)
                 mixed = steps.add_scaled(w, share, steps.subtract(v, w))
                 mixed_gradient = gradient(mixed, batch)
@@ -100,11 +104,16 @@ class APFL(AbstractBaseline[APFLState]):
                     products = jax.tree.map(jnp.vdot, steps.subtract(v, w), mixed_gradient)
                     new_share = share - self.eta * sum(jax.tree.leaves(products))
                     share = jnp.where(i == 0, jnp.clip(new_share, 0, 1), share)
-                v = steps.add_scaled(v, -self.eta * carry[2], mixed_gradient)
-                return steps.add_scaled(w, -self.eta, gradient(w, batch)), v, share
+                g = jax.tree.map(lambda leaf: carry[2] * leaf, mixed_gradient)
+                v, moments_v = steps.optimizer_step(optimizer, self.eta, v, g, moments_v)
+                g = gradient(w, batch)
+                w, moments_w = steps.optimizer_step(optimizer, self.eta, w, g, moments_w)
+                return w, v, share, moments_w, moments_v
 
-            first = (unravel(w_global), unravel(v), alpha)
-            w, own, share = repeat_steps(step, count, first, available_steps(batches))
+            first = unravel(w_global)
+            moments = optimizer.init(first)
+            carry = first, unravel(v), alpha, moments, moments
+            w, own, share, *_ = repeat_steps(step, count, carry, available_steps(batches))
             w_k, v_k = ravel(w), ravel(own)
             new = (mix(share, v_k, w_k), w_k, v_k, share)
             old = (mix(alpha, v, w_global), w_global, v, alpha)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._types import Array, Matrix, Vector, settings
+from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
@@ -38,6 +38,7 @@ class Ditto(AbstractBaseline[DittoState]):
         eta: Learning rate η > 0 of both models.
         lam: Regularisation λ ≥ 0: 0 is local training, a large λ is nearly FedAvg.
         aggregate: The aggregator of the parties' versions of w. None: the mean.
+        optimizer: The optimizer of both models, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Li, Hu, Beirami and Smith, Ditto: Fair and Robust Federated Learning Through Personalization,
     ICML 2021, Algorithm 1.
@@ -48,11 +49,13 @@ class Ditto(AbstractBaseline[DittoState]):
     eta: float
     lam: float
     aggregate: AbstractAggregator | None = None
+    optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
         require_number(self.eta, "Ditto.eta", above=0)
         require_number(self.lam, "Ditto.lam", least=0, advice="0 is local training.")
         steps.require_aggregator(self.aggregate, "Ditto")
+        steps.require_optimizer(self.optimizer, "Ditto")
 
     @override
     def init(self, w_global: Vector, parties: int) -> DittoState:
@@ -69,15 +72,13 @@ class Ditto(AbstractBaseline[DittoState]):
 
         def solve(v: Vector, batches: Batch, count: Array | int) -> tuple[Vector, Vector, Array]:
             anchor = unravel(w_global)
-            w_k = steps.descend(
-                w_global, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta, g)
-            )
 
-            def update(v: Params, g: Params) -> Params:
-                regularised = steps.add_scaled(g, self.lam, steps.subtract(v, anchor))
-                return steps.add_scaled(v, -self.eta, regularised)
+            def regularised(v: Params, g: Params) -> Params:
+                return steps.add_scaled(g, self.lam, steps.subtract(v, anchor))
 
-            v_k = steps.descend(v, batches, count, grad, update)
+            rule = batches, count, grad, self.eta, self.optimizer
+            w_k = steps.descend(w_global, *rule)
+            v_k = steps.descend(v, *rule, regularised)
             new, old = (w_k, v_k), (w_global, v)
             (w_k, v_k), diverged = work.accept(new, old, batches, models=2)
             return w_k, v_k, diverged

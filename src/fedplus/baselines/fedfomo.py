@@ -43,6 +43,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
         eta: Learning rate η > 0.
         m: Number of models that a party receives, M in the paper: those with the largest affinity.
         epsilon: The share of these models that is chosen at random instead, in [0, 1].
+        optimizer: The optimizer of local steps, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Zhang, Sapra, Fidler, Yeung and Alvarez, Personalized Federated Learning with First Order
     Model Optimization, ICLR 2021, section 3.
@@ -55,11 +56,13 @@ class FedFomo(AbstractBaseline[FedFomoState]):
     eta: float
     m: int = static_field(default=5)
     epsilon: float = 0.3
+    optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
         require_number(self.eta, "FedFomo.eta", above=0)
         require_integer("FedFomo.m", self.m, kinds=int)
         require_number(self.epsilon, "FedFomo.epsilon", least=0, most=1)
+        steps.require_optimizer(self.optimizer, "FedFomo")
 
     @override
     def init(self, w_global: Vector, parties: int) -> FedFomoState:
@@ -91,9 +94,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
             weight = jnp.maximum(gain, 0) / jnp.where(distance > 0, distance, 1)
             total = jnp.sum(weight)
             mixed = own + (weight / jnp.where(total > 0, total, 1)) @ difference
-            w_k = steps.descend(
-                mixed, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta, g)
-            )
+            w_k = steps.descend(mixed, batches, count, grad, self.eta, self.optimizer)
             w_k, diverged = work.accept(w_k, own, batches)
             return w_k, gain, diverged
 

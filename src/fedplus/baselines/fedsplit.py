@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import override
 
-from fedplus._types import Array, Matrix, Vector, settings
+from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import AbstractAggregator, Mean
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
@@ -41,6 +41,7 @@ class FedSplit(AbstractBaseline[FedSplitState]):
         s: Step size s > 0 of the proximal step.
         eta: Learning rate η > 0 of the gradient steps that approximate it.
         aggregate: The aggregator of all z_k, with the last one of each inactive party. None: the mean.
+        optimizer: The optimizer of these steps, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Pathak and Wainwright, FedSplit: An Algorithmic Framework for Fast Federated Optimization,
     NeurIPS 2020, Algorithm 1.
@@ -51,11 +52,13 @@ class FedSplit(AbstractBaseline[FedSplitState]):
     s: float
     eta: float
     aggregate: AbstractAggregator | None = None
+    optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
         require_number(self.s, "FedSplit.s", above=0)
         require_number(self.eta, "FedSplit.eta", above=0)
         steps.require_aggregator(self.aggregate, "FedSplit")
+        steps.require_optimizer(self.optimizer, "FedSplit")
 
     @override
     def init(self, w_global: Vector, parties: int) -> FedSplitState:
@@ -74,11 +77,10 @@ class FedSplit(AbstractBaseline[FedSplitState]):
         def solve(z: Vector, batches: Batch, count: Array | int) -> tuple[Vector, Vector, Array]:
             reflection = unravel(2 * x - z)
 
-            def update(u: Params, g: Params) -> Params:
-                regularised = steps.add_scaled(g, 1 / self.s, steps.subtract(u, reflection))
-                return steps.add_scaled(u, -self.eta, regularised)
+            def regularised(u: Params, g: Params) -> Params:
+                return steps.add_scaled(g, 1 / self.s, steps.subtract(u, reflection))
 
-            u = steps.descend(x, batches, count, grad, update)
+            u = steps.descend(x, batches, count, grad, self.eta, self.optimizer, regularised)
             u, diverged = work.accept(u, x, batches)
             return u, z + 2 * (u - x), diverged
 

@@ -39,6 +39,7 @@ class HypCluster(AbstractBaseline[HypClusterState]):
         q: The number of cluster models.
         spread: Standard deviation of the noise in the first models, which is the same in every run.
         aggregate: The aggregator of the models of a cluster. None: the mean.
+        optimizer: The optimizer of local steps, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Mansour, Mohri, Ro and Suresh, Three Approaches for Personalization with Applications to
     Federated Learning, 2020, Algorithm HypCluster.
@@ -50,12 +51,14 @@ class HypCluster(AbstractBaseline[HypClusterState]):
     q: int = static_field(default=2)
     spread: float = 0.01
     aggregate: AbstractAggregator | None = None
+    optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
         require_number(self.eta, "HypCluster.eta", above=0)
         require_integer("HypCluster.q", self.q, kinds=int)
         require_number(self.spread, "HypCluster.spread", least=0)
         steps.require_aggregator(self.aggregate, "HypCluster")
+        steps.require_optimizer(self.optimizer, "HypCluster")
 
     @override
     def init(self, w_global: Vector, parties: int) -> HypClusterState:
@@ -78,9 +81,7 @@ class HypCluster(AbstractBaseline[HypClusterState]):
 
             choice = jnp.argmin(steps.mean_over_batches(losses, batches, count)).astype(jnp.int32)
             first = centres[choice]
-            w_k = steps.descend(
-                first, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta, g)
-            )
+            w_k = steps.descend(first, batches, count, grad, self.eta, self.optimizer)
             w_k, diverged = work.accept(w_k, first, batches)
             return w_k, choice, diverged
 

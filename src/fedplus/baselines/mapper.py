@@ -44,6 +44,7 @@ class Mapper(AbstractBaseline[MapperState]):
         eta_c: Learning rate η_c > 0 of w_c, for one step per round with the mean gradient.
         lambdas: The values of λ in [0, 1] that a party tries.
         aggregate: The aggregator of the parties' versions of w_c. None: the mean.
+        optimizer: The optimizer of w_l, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Mansour, Mohri, Ro and Suresh, Three Approaches for Personalization with Applications to
     Federated Learning, 2020, Algorithm Mapper.
@@ -55,6 +56,7 @@ class Mapper(AbstractBaseline[MapperState]):
     eta_c: float
     lambdas: tuple[float, ...] = static_field(default=(0.1, 0.5, 0.9))
     aggregate: AbstractAggregator | None = None
+    optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
         require_number(self.eta, "Mapper.eta", above=0)
@@ -64,6 +66,7 @@ class Mapper(AbstractBaseline[MapperState]):
         for lam in self.lambdas:
             require_number(lam, "Mapper.lambdas", least=0, most=1)
         steps.require_aggregator(self.aggregate, "Mapper")
+        steps.require_optimizer(self.optimizer, "Mapper")
 
     @override
     def init(self, w_global: Vector, parties: int) -> MapperState:
@@ -84,8 +87,9 @@ class Mapper(AbstractBaseline[MapperState]):
             """Return the interpolated model after E_k steps of w_l, which determines w_l if λ > 0."""
             first = lam * w_l + (1 - lam) * w_c
             return steps.descend(
-                first, batches, count, grad, lambda w, g: steps.add_scaled(w, -self.eta * lam**2, g)
-            )
+                first, batches, count, grad, self.eta * lam, self.optimizer,
+                lambda w, g: jax.tree.map(lambda leaf: lam * leaf, g),
+            )  # fmt: skip
 
         def solve(
             w_l: Vector, batches: Batch, count: Array | int

@@ -1,6 +1,6 @@
 """Per-FedAvg: a global model that each party adapts by one gradient step (MAML)."""
 
-from typing import ClassVar, Literal, NamedTuple, final
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from fedplus.local import (
     Params,
     available_steps,
     batch_at,
+    make_optimizer,
     repeat_steps,
     with_parameter_shapes,
 )
@@ -51,6 +52,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
         variant: "fo" (first-order) or "hf" (Hessian-free).
         delta: Step δ > 0 of the differences in the Hessian-free variant.
         aggregate: The aggregator of the parties' models. None: the mean.
+        optimizer: The optimizer of w, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Fallah, Mokhtari and Ozdaglar, Personalized Federated Learning with Theoretical Guarantees: A
     Model-Agnostic Meta-Learning Approach, NeurIPS 2020, Algorithm 1 and section 5.
@@ -64,6 +66,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
     variant: Literal["fo", "hf"] = static_field(default="hf")
     delta: float = 1e-3
     aggregate: AbstractAggregator | None = None
+    optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
         require_number(self.alpha, "PerFedAvg.alpha", least=0, advice="0 is FedAvg.")
@@ -72,6 +75,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
         ok = self.variant in ("fo", "hf")
         require(ok, "PerFedAvg.variant", repr(self.variant), '"fo" or "hf"')
         steps.require_aggregator(self.aggregate, "PerFedAvg")
+        steps.require_optimizer(self.optimizer, "PerFedAvg")
 
     @override
     def init(self, w_global: Vector, parties: int) -> PerFedAvgState:
@@ -84,6 +88,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
         work = work.checked(len(state.rounds))
         w_global = state.w_global
         gradient, unravel, ravel = with_parameter_shapes(grad)
+        optimizer = make_optimizer(self.optimizer)
 
         def solve(batches: Batch, count: Array | int) -> tuple[Vector, Array]:
             available = available_steps(batches)
@@ -93,7 +98,8 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
                 index = 3 * i + j
                 return batch_at(batches, index if available is None else index % available)
 
-            def step(i: Array, w: Params) -> Params:
+            def step(i: Array, carry: tuple[Params, Any]) -> tuple[Params, Any]:
+                w, moments = carry
                 tilde = steps.add_scaled(w, -self.alpha, gradient(w, batch(i, 0)))
                 outer = gradient(tilde, batch(i, 1))
                 if self.variant == "hf":
@@ -103,9 +109,10 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
                     )
                     difference = steps.subtract(up, down)  # 2δ ∇²f_k(w) outer
                     outer = steps.add_scaled(outer, -self.alpha / (2 * self.delta), difference)
-                return steps.add_scaled(w, -self.beta, outer)
+                return steps.optimizer_step(optimizer, self.beta, w, outer, moments)
 
-            solved = ravel(repeat_steps(step, count, unravel(w_global), None))
+            first = unravel(w_global)
+            solved = ravel(repeat_steps(step, count, (first, optimizer.init(first)), None)[0])
             return work.accept(solved, w_global, batches)
 
         solved, diverged = work.map(each, solve)

@@ -1,6 +1,6 @@
 """pFedMe: personal models from the Moreau envelopes of the losses."""
 
-from typing import ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from fedplus.local import (
     Params,
     available_steps,
     batch_at,
+    make_optimizer,
     repeat_steps,
     with_parameter_shapes,
 )
@@ -51,6 +52,7 @@ class PFedMe(AbstractBaseline[PFedMeState]):
         inner: The number of steps of θ_k on each minibatch, K in the paper.
         beta: Step size β > 0 of the server towards the aggregate of the w_k; 1 takes the aggregate.
         aggregate: The aggregator of the w_k. None: the mean.
+        optimizer: The optimizer of θ_k, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Dinh, Tran and Nguyen, Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020,
     Algorithm 1.
@@ -64,6 +66,7 @@ class PFedMe(AbstractBaseline[PFedMeState]):
     inner: int = static_field(default=5)
     beta: float = 1.0
     aggregate: AbstractAggregator | None = None
+    optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
         require_number(self.eta, "PFedMe.eta", above=0)
@@ -72,6 +75,7 @@ class PFedMe(AbstractBaseline[PFedMeState]):
         require_integer("PFedMe.inner", self.inner, kinds=int)
         require_number(self.beta, "PFedMe.beta", above=0)
         steps.require_aggregator(self.aggregate, "PFedMe")
+        steps.require_optimizer(self.optimizer, "PFedMe")
 
     @override
     def init(self, w_global: Vector, parties: int) -> PFedMeState:
@@ -85,22 +89,26 @@ class PFedMe(AbstractBaseline[PFedMeState]):
         work = work.checked(len(state.theta))
         w_global = state.w_global
         gradient, unravel, ravel = with_parameter_shapes(grad)
+        optimizer = make_optimizer(self.optimizer)
 
         def solve(
             before: Vector, batches: Batch, count: Array | int
         ) -> tuple[Vector, Vector, Array]:
-            def step(i: Array, carry: tuple[Params, Params]) -> tuple[Params, Params]:
-                w, theta = carry
+            def step(i: Array, carry: tuple[Params, Params, Any]) -> tuple[Params, Params, Any]:
+                w, theta, moments = carry
                 batch = batch_at(batches, i)
                 for _ in range(self.inner):  # l. 7
                     distance = steps.subtract(theta, w)
                     regularised = steps.add_scaled(gradient(theta, batch), self.lam, distance)
-                    theta = steps.add_scaled(theta, -self.eta_inner, regularised)
+                    theta, moments = steps.optimizer_step(
+                        optimizer, self.eta_inner, theta, regularised, moments
+                    )
                 new_w = steps.add_scaled(w, -self.eta * self.lam, steps.subtract(w, theta))  # l. 8
-                return new_w, theta
+                return new_w, theta, moments
 
             first = unravel(w_global)
-            w, theta = repeat_steps(step, count, (first, first), available_steps(batches))
+            carry = first, first, optimizer.init(first)
+            w, theta, _ = repeat_steps(step, count, carry, available_steps(batches))
             new, old = (ravel(w), ravel(theta)), (w_global, before)
             (w_k, theta_k), diverged = work.accept(new, old, batches, models=2)
             has_steps = jnp.asarray(count) > 0

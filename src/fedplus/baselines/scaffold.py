@@ -42,6 +42,7 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
         eta_g: Step size η_g > 0 of the server towards the aggregate; 1 takes the aggregate.
         option: How c_k is updated: 1, by the gradient at x; 2, from the local steps, at no extra cost.
         aggregate: The aggregator of the parties' models. None: the mean.
+        optimizer: The optimizer of local steps, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML
     2020, Algorithm 1.
@@ -53,12 +54,18 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
     eta_g: float = 1.0
     option: Literal[1, 2] = static_field(default=2)
     aggregate: AbstractAggregator | None = None
+    optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
         require_number(self.eta_l, "Scaffold.eta_l", above=0, advice="The local learning rate.")
         require_number(self.eta_g, "Scaffold.eta_g", above=0, advice="1 takes the aggregate.")
         require(self.option in (1, 2), "Scaffold.option", self.option, "1 or 2")
         steps.require_aggregator(self.aggregate, "Scaffold")
+        steps.require_optimizer(self.optimizer, "Scaffold")
+        require(
+            self.option == 1 or self.optimizer == "sgd", "Scaffold.optimizer", self.optimizer,
+            '"sgd" with option 2', "Option 2 takes (x − y) / η_l for a sum of gradients; use option=1.",
+        )  # fmt: skip
 
     @override
     def init(self, w_global: Vector, parties: int) -> ScaffoldState:
@@ -79,10 +86,11 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
             gradient, unravel, ravel = with_parameter_shapes(grad)
             correction = unravel(c - c_k)
 
-            def update(y: Params, g: Params) -> Params:
-                return steps.add_scaled(y, -self.eta_l, steps.add_scaled(g, 1.0, correction))
+            def corrected(y: Params, g: Params) -> Params:
+                return steps.add_scaled(g, 1.0, correction)
 
-            y = steps.descend(x, batches, count, grad, update)  # l. 9-11
+            rule = batches, count, grad, self.eta_l, self.optimizer
+            y = steps.descend(x, *rule, corrected)  # l. 9-11
             if self.option == 1:
                 params = unravel(x)
                 mean = steps.mean_over_batches(lambda b: gradient(params, b), batches, count)

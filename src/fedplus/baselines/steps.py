@@ -5,7 +5,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
+from fedplus._optimizer_check import require_no_schedule
 from fedplus._types import Array, Matrix, Vector
 from fedplus.aggregation import AbstractAggregator, Aggregate, Mean
 from fedplus.check import require
@@ -16,24 +18,59 @@ from fedplus.local import (
     Params,
     available_steps,
     batch_at,
+    make_optimizer,
     repeat_steps,
     with_parameter_shapes,
 )
 from fedplus.uploads import Uploads
 from fedplus.work import Work
 
-Update = Callable[[Params, Params], Params]
-"""(w, ∇f_k(w)) ↦ the next w."""
+Direction = Callable[[Params, Params], Params]
+"""(w, ∇f_k(w)) ↦ the gradient that a method uses instead of ∇f_k(w)."""
+Optimizer = str | Callable[[float], optax.GradientTransformation]
+"""A local optimizer, as in ``LocalSolve.optimizer``. Its state is new in every round."""
 
 
-def descend(w: Vector, batches: Batch, steps: Array | int, grad: Grad, update: Update) -> Vector:
-    """Return w after ``steps`` steps of ``update``, each with the gradient on the next minibatch."""
+def descend(
+    w: Vector,
+    batches: Batch,
+    steps: Array | int,
+    grad: Grad,
+    eta: Any,
+    optimizer: Optimizer = "sgd",
+    direction: Direction | None = None,
+) -> Vector:
+    """Return w after ``steps`` steps of the optimizer with the learning rate ``eta``.
+
+    Args:
+        w: (d,), the first model.
+        batches: One minibatch per step.
+        steps: E_k.
+        grad: (w, batch) ↦ ∇f_k(w) on that batch.
+        eta: The learning rate.
+        optimizer: What computes a step from a gradient.
+        direction: (w, ∇f_k(w)) ↦ the gradient for the optimizer. None: ∇f_k(w) itself.
+    """
     gradient, unravel, ravel = with_parameter_shapes(grad)
+    transformation = make_optimizer(optimizer)
 
-    def step(i: Array, w: Params) -> Params:
-        return update(w, gradient(w, batch_at(batches, i)))
+    def step(i: Array, carry: tuple[Params, Any]) -> tuple[Params, Any]:
+        w, state = carry
+        g = gradient(w, batch_at(batches, i))
+        g = g if direction is None else direction(w, g)
+        return optimizer_step(transformation, eta, w, g, state)
 
-    return ravel(repeat_steps(step, steps, unravel(w), available_steps(batches)))
+    first = unravel(w)
+    carry = first, transformation.init(first)
+    return ravel(repeat_steps(step, steps, carry, available_steps(batches))[0])
+
+
+def optimizer_step(
+    optimizer: optax.GradientTransformation, eta: Any, w: Params, gradient: Params, state: Any
+) -> tuple[Params, Any]:
+    """Return w and the optimizer's state after a step with the learning rate ``eta``."""
+    update, state = optimizer.update(gradient, state, w)
+    return add_scaled(w, eta, update), state
 
 
 def add_scaled(w: Params, scale: Any, other: Params) -> Params:
@@ -91,6 +128,13 @@ def require_aggregator(aggregate: object, name: str) -> None:
     """Require an aggregator or None."""
     ok = aggregate is None or isinstance(aggregate, AbstractAggregator)
     require(ok, f"{name}.aggregate", repr(aggregate), "an aggregator or None", "E.g. Mean().")
+
+
+def require_optimizer(optimizer: Optimizer, name: str) -> None:
+    """Require an optimizer with a constant learning rate."""
+    transformation = make_optimizer(optimizer, f"{name}.optimizer")
+    if not isinstance(optimizer, str):
+        require_no_schedule(transformation, f"{name}.optimizer")
 
 
 def broadcast_model(w: Vector, parties: int, chosen: Array | None) -> Matrix:

@@ -34,9 +34,10 @@ class EvaluatedModels:
             return models
         key = jax.random.fold_in(jax.random.key(0), rounds)
         plan = self._plan
-        return adapt_models(
+        adapted: Matrix = adapt_models(
             plan.model, plan.batch_size, plan.each, self._data, algorithm, models, key
         )
+        return adapted
 
 
 def is_adapted(algorithm: AbstractAlgorithm[Any]) -> bool:

@@ -112,8 +112,9 @@ def _train(
             jax.random.bits(key_of_round, (parties,)), data.start, data.size, training.batch_size,
             training.steps * algorithm.batches_per_step, as_array=each_name == "vmap",
         )  # fmt: skip
+        everyone: Any = np.arange(parties)
         work = Work(
-            np.arange(parties), batches, training.steps, key=jax.random.fold_in(key_of_round, 1),
+            everyone, batches, training.steps, key=jax.random.fold_in(key_of_round, 1),
             has_worsened=has_worsened,
         )  # fmt: skip
         state, outcome = algorithm.round(state, work, gradient, EACH_BY_NAME[each_name])

@@ -100,10 +100,12 @@ class Run:
         )  # fmt: skip
         require_fit(party, self.model)
         training = LocalTraining(steps, rounds, batch_size)
-        return join_parties(
+        joined = join_parties(
             self.algorithm, self.state, self.model, party.train, training,
             rounds_before=self.rounds, seed=self.seed,
-        ).models[0]  # fmt: skip
+        )  # fmt: skip
+        model: Host = joined.models[0]
+        return model
 
     def parameters(self, party: str | int | Host | None = None) -> Any:
         """Return the parameters of one party's model as a pytree.
