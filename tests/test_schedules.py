@@ -99,14 +99,14 @@ def test_at_round_replaces_schedules_wherever_a_method_has_numbers():
         lam=rise,
     )
     server = AdaptiveServer("adam", eta=Linear(1.0, 0.0001, rounds=4))
-    method = fp.FedPlus(local, server=server)
+    method = fp.FedPlus(local, server_optimizer=server)
     now = at_round(method, 2)
     assert schedules_of(now) == []
     assert now.local.sigma == now.local.lam == 0.5
     assert now.local.psi.parts["head"].delta == pytest.approx(0.3)
     assert now.local.psi.parts["*"].delta == 0.2
     np.testing.assert_allclose(now.local.eta.vector, [0.1, 0.1, 0.3])
-    assert now.server.eta == pytest.approx(0.50005)
+    assert now.server_optimizer.eta == pytest.approx(0.50005)
     assert list(now.local.eta.values) == ["head", "*"]  # The first match wins.
 
 

@@ -15,13 +15,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.methods import METHODS
 from fedplus.models import Model, ravel
 from fedplus.simulation.engine import keys_of_round
 from fedplus.simulation.evaluate import summary
-from fedplus.simulation.schedule import Uniform
+from fedplus.simulation.participation import Uniform
 
 MODEL_KINDS = ("own", "served", "common")
 AVERAGES = ("pooled", "mean")
@@ -29,7 +29,7 @@ AVERAGES = ("pooled", "mean")
 
 
 @cache
-def first_active_rounds(seed: int, rounds: int, cohort: int, parties: int) -> Host:
+def first_active_rounds(seed: int, rounds: int, cohort: int, parties: int) -> NumpyArray:
     """Return the first round, counted from 1, in which each party is active.
 
     Returns:
@@ -47,7 +47,7 @@ def first_active_rounds(seed: int, rounds: int, cohort: int, parties: int) -> Ho
     return first
 
 
-def first_active_rounds_of_run(run: RunFolder) -> Host:
+def first_active_rounds_of_run(run: RunFolder) -> NumpyArray:
     """Return ``first_active_rounds`` for the parties of a run."""
     train = run.spec["train"]
     parties = run.status["parties"]
@@ -61,8 +61,8 @@ def has_personal_models(run: RunFolder) -> bool:
 
 
 def scores_by_model(
-    line: dict[str, Any], first_active: Host, personal: bool, is_local: bool
-) -> dict[str, Host]:
+    line: dict[str, Any], first_active: NumpyArray, personal: bool, is_local: bool
+) -> dict[str, NumpyArray]:
     """Return the parties' scores in an evaluated round by kind of model.
 
     Args:
@@ -81,7 +81,9 @@ def scores_by_model(
     return {"own": own, "served": served, "common": common}
 
 
-def summarise_scores(scores: dict[str, Host], sizes: Sequence[int]) -> dict[str, float | None]:
+def summarise_scores(
+    scores: dict[str, NumpyArray], sizes: Sequence[int]
+) -> dict[str, float | None]:
     """Return ``own_pooled``, ``own_mean``, ...; None for models that the method does not have.
 
     Args:
@@ -116,7 +118,7 @@ def average_over_seeds(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return averages
 
 
-def load_parameter_vector(path: Path, model: Model) -> Host:
+def load_parameter_vector(path: Path, model: Model) -> NumpyArray:
     """Return the parameters in a safetensors file as one vector of shape (d,)."""
     from safetensors.numpy import load_file
 

@@ -12,7 +12,7 @@ from papers.fed_plus.portfolio_runs import BASIS_POINTS, PortfolioRun
 from papers.fed_plus.results import group_records, read_csv_if_exists, to_csv
 from papers.fed_plus.study import Files, Study, StudyOptions
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.federation import Federation
 from fedplus.data.split import Split
 from fedplus.experiments.build import build_federation, build_model
@@ -21,7 +21,7 @@ from fedplus.experiments.spec import Spec
 from fedplus.experiments.toml_source import TomlSource
 from fedplus.models import Model
 from fedplus.report.table_formats import markdown_table
-from fedplus.simulation.evaluate import constant_answer, evaluate_parties, split_into_blocks
+from fedplus.simulation.evaluate import constant_answer_scores, evaluate_parties, split_into_blocks
 from papers.fed_plus import portfolio_runs
 
 FILE, HELD_OUT = "figure2.csv", "figure2-held-out.csv"
@@ -62,20 +62,20 @@ def held_out_scores(group: list[PortfolioRun]) -> dict[str, float]:
     for name, split in (("validation", federation.validation), ("test", federation.test)):
         assert split is not None
         of_runs = [_mean_score(model, split, final_models(run, federation, model)) for run in group]
-        uniform = constant_answer(federation._replace(test=split), model.task)
+        uniform = constant_answer_scores(federation._replace(test=split), model.task)
         assert uniform is not None
         scores[name] = BASIS_POINTS * float(np.mean(of_runs))
         scores[f"uniform_{name}"] = BASIS_POINTS * float(np.mean(uniform))
     return scores
 
 
-def final_models(run: PortfolioRun, federation: Federation, model: Model) -> Host:
+def final_models(run: PortfolioRun, federation: Federation, model: Model) -> NumpyArray:
     """Return the parties' models at the end of a run, as an array of shape (N, d)."""
     paths = [run.folder.path / MODELS / party_file_name(name) for name in federation.names]
     return np.stack([load_parameter_vector(path, model) for path in paths])
 
 
-def _mean_score(model: Model, split: Split, models: Host) -> float:
+def _mean_score(model: Model, split: Split, models: NumpyArray) -> float:
     blocks, rows = split_into_blocks(split)
     return float(np.mean(evaluate_parties(model, rows, blocks, jnp.asarray(models)).score))
 

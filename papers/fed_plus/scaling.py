@@ -29,7 +29,7 @@ from papers.fed_plus.results import to_csv
 from papers.fed_plus.specs import published_results
 from papers.fed_plus.study import Files, Study, StudyOptions
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.experiments.build import build_federation, build_model
 from fedplus.experiments.run_folder import GLOBAL, RunFolder
 from fedplus.experiments.spec import Spec, parse_spec
@@ -116,7 +116,7 @@ def summarise_run(run: RunFolder, whole: Spec) -> dict[str, float | None]:
 
 
 @cache
-def _load_whole_federation(spec_json: str) -> tuple[Any, Any, Any, Host]:
+def _load_whole_federation(spec_json: str) -> tuple[Any, Any, Any, NumpyArray]:
     """Return the model, and the test samples of the whole federation: blocks, rows and sizes."""
     spec = parse_spec(json.loads(spec_json), TomlSource())
     federation = build_federation(spec.data, TomlSource())
@@ -124,7 +124,7 @@ def _load_whole_federation(spec_json: str) -> tuple[Any, Any, Any, Host]:
     return model, *split_into_blocks(federation.test), np.asarray(federation.test.size)
 
 
-def _score_global_model_everywhere(run: RunFolder, spec_json: str) -> tuple[Host, Host]:
+def _score_global_model_everywhere(run: RunFolder, spec_json: str) -> tuple[NumpyArray, NumpyArray]:
     """Return the score of the run's w̃ at every party of the whole federation, and the test sizes."""
     model, blocks, rows, sizes = _load_whole_federation(spec_json)
     w = load_parameter_vector(run.path / GLOBAL, model)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import SettingError
 from fedplus.files import make_folder, write_atomically
 
@@ -42,7 +42,7 @@ class Checkpoint(NamedTuple):
     """The number of completed rounds."""
     settings: dict[str, Any]
     """The settings of the run; only a run with the same settings can resume from it."""
-    arrays: dict[str, Host]
+    arrays: dict[str, NumpyArray]
     """The state and the records of the run, by name."""
 
 
@@ -187,7 +187,7 @@ def _is_intact(path: Path) -> bool | None:
     return digest.hexdigest().encode() == field[1]
 
 
-def _digest(arrays: Mapping[str, Host]) -> str:
+def _digest(arrays: Mapping[str, NumpyArray]) -> str:
     """Return the checksum of the previous format, which covers the arrays only."""
     digest = hashlib.sha256()
     for name in sorted(arrays):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require
 
 
@@ -24,7 +24,7 @@ class PullTarget(Protocol):
         """η, the largest of all layers. Only an adapter that sets the learning rate reads it."""
 
     @property
-    def anchor(self) -> dict[str, Host]:
+    def anchor(self) -> dict[str, NumpyArray]:
         """w̃ + v_k, the point to which each step is pulled, arrays by name."""
 
 
@@ -53,7 +53,9 @@ class ParameterPull(NamedTuple):
         """Return True if this step of the round, counted from 0, trains the parameter."""
         return self.share > 0 and self.begin <= step < self.end
 
-    def apply(self, before: Host | None, w: Host, anchor: Host, step: int) -> Host:
+    def apply(
+        self, before: NumpyArray | None, w: NumpyArray, anchor: NumpyArray, step: int
+    ) -> NumpyArray:
         """Return the parameter after a step and its pull (Alg. 1, l. 13).
 
         Args:
@@ -78,7 +80,7 @@ def parameter_pulls(party: PullTarget) -> dict[str, ParameterPull]:
 
 
 def require_same_shapes(
-    arrays: Mapping[str, Host], shapes: Mapping[str, Iterable[int]], kind: str
+    arrays: Mapping[str, NumpyArray], shapes: Mapping[str, Iterable[int]], kind: str
 ) -> None:
     """Require that arrays have the names and shapes of a model.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     Array = Any
 
-Host: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+NumpyArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 """A NumPy array, in host memory; ``Array`` is a JAX array."""
 Vector: TypeAlias = Array
 """One raveled model, of shape (d,)."""

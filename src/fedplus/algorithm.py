@@ -7,6 +7,8 @@
 - l. 10: the last step of ``FedPlus.round``. Its 𝒜 is ``FedPlus.aggregator``, which is by default
   ``aggregation.moreau.Moreau``.
 - l. 11–14, Local-Solve: ``local.LocalSolve``.
+
+A deployment computes lines 5–9 in ``flower.party`` and line 10 in ``flower.strategy``.
 """
 
 import dataclasses
@@ -44,9 +46,9 @@ class State(NamedTuple):
     replace ``w_local``."""
     joined: Any = ()
     """(N,): True for parties that have taken part in a round. ``()``: all parties count."""
-    optimizer: Any = ()
+    optimizer_states: Any = ()
     """(N, S): the raveled state of each party's optimizer. ``()``: it is not kept."""
-    server: Any = ()
+    server_state: Any = ()
     """The state of the server's optimizer. ``()``: there is none."""
 
 
@@ -180,26 +182,26 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         aggregate: The aggregator 𝒜 of line 10. None: the one that ψ defines, ``Moreau(local.psi)``.
         over: The models that line 10 aggregates. "all": those of all N parties, with the last model
             of each inactive party, as Theorem 1 requires. "active": only those of the active parties
-            (Deviation D1).
+            (Deviation D1 in docs/deviations.md).
         join: How a party takes part for the first time. "current": it starts at the current w̃, and
             counts in line 10 from then on. "first": it starts at the first model and counts with it
-            from the first round on, as printed in Algorithm 1 (Deviation D18).
+            from the first round on, as printed in Algorithm 1 (Deviation D18 there).
         private: The layers that never leave a party. None: there are none.
-        server: How w̃ moves to 𝒜(W). None: w̃ becomes 𝒜(W).
+        server_optimizer: How w̃ moves to 𝒜(W). None: w̃ becomes 𝒜(W).
         fine_tune: The number of gradient steps, without a pull, with which a party adapts its model
             before it uses it.
 
     Paper: Algorithm 1.
     """
 
-    per_party: ClassVar[tuple[str, ...]] = ("w_local", "joined", "optimizer")
+    per_party: ClassVar[tuple[str, ...]] = ("w_local", "joined", "optimizer_states")
 
     local: LocalSolve
     aggregate: AbstractAggregator | None = None
     over: Literal["all", "active"] = static_field(default="all")
     join: Literal["current", "first"] = static_field(default="current")
     private: PrivateLayers | None = static_field(default=None)
-    server: AbstractServerOptimizer | None = None
+    server_optimizer: AbstractServerOptimizer | None = None
     fine_tune: int = static_field(default=0)
 
     def __post_init__(self) -> None:
@@ -208,7 +210,7 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         for name, kind, example in (
             ("aggregate", AbstractAggregator, "an aggregator or None. E.g. Moreau(L2(0.1))"),
             ("private", PrivateLayers, "a PrivateLayers or None"),
-            ("server", AbstractServerOptimizer, "a server optimizer or None"),
+            ("server_optimizer", AbstractServerOptimizer, "a server optimizer or None"),
         ):
             value = getattr(self, name)
             ok = value is None or isinstance(value, kind)
@@ -290,7 +292,7 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         optimizer: Any = ()
         if self.local.keep_optimizer_state:
             optimizer = jnp.tile(self.local.init_optimizer(w_global), (parties, 1))
-        server = () if self.server is None else self.server.init(shared)
+        server = () if self.server_optimizer is None else self.server_optimizer.init(shared)
         w_local = jnp.tile(w_global, (parties, 1))  # Alg. 1, l. 1
         return State(w_global, w_local, memory, joined, optimizer, server)
 
@@ -304,8 +306,8 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         before = work.gather(state.w_local)
         was_joined = None if isinstance(state.joined, tuple) else work.gather(state.joined)
         w_k = before if was_joined is None else jnp.where(was_joined[:, None], before, w_global)
-        has_optimizer = not isinstance(state.optimizer, tuple)
-        rows = [work.gather(state.optimizer)] if has_optimizer else []
+        has_optimizer = not isinstance(state.optimizer_states, tuple)
+        rows = [work.gather(state.optimizer_states)] if has_optimizer else []
 
         def solve(w_k: Vector, *args: Any) -> Any:
             *row, batches, steps = args
@@ -321,7 +323,7 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
             new = new._replace(joined=work.scatter(state.joined, jnp.ones_like(was_joined)))
             counted = None if work.is_everyone(parties) and work.present is None else new.joined
         if has_optimizer:
-            new = new._replace(optimizer=work.scatter(state.optimizer, new_rows))
+            new = new._replace(optimizer_states=work.scatter(state.optimizer_states, new_rows))
         if self.over == "all":
             uploads = Uploads.of_all(work, w_local, w_global, counted)
         else:
@@ -331,12 +333,12 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         # l. 10: w̃ ← 𝒜(W)
         shared = self.shared(w_global)
         result, memory = uploads.aggregate(self.aggregator, shared, state.memory, changed)
-        w, server = result.w, state.server
-        if self.server is not None:
-            w, server = self.server.step(shared, result.w, state.server)
+        w, server = result.w, state.server_state
+        if self.server_optimizer is not None:
+            w, server = self.server_optimizer.step(shared, result.w, state.server_state)
         if self.private is not None:
             w = self.private.replace_shared(w_global, w)
-        new = new._replace(w_global=w, memory=memory, server=server)
+        new = new._replace(w_global=w, memory=memory, server_state=server)
         return new, Outcome(result, solved, diverged, uploads.dropped)
 
     def shared(self, models: Array) -> Array:
@@ -345,7 +347,11 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
 
     @override
     def is_stateless(self) -> bool:
-        """Return True if λ = 1 and v_k = 0, as in the rows of Table 1 without "+"."""
+        """Return True if parties start at w̃ and keep nothing, as in the rows of Table 1 without "+".
+
+        That is: λ = 1 in all rounds, ψ = Anchor, ``over="active"``, no private layers, and a new
+        optimizer state in every round.
+        """
         local = self.local
         is_global = self.over == "active" and isinstance(local.psi, Anchor)
         is_number = is_concrete(local.lam) and isinstance(local.lam, (int, float, np.number))

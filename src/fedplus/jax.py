@@ -30,7 +30,7 @@ import numpy as np
 import optax
 
 from fedplus._pull import ParameterPull, PullTarget, parameter_pulls, require_same_shapes
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.models.ravel import named_arrays
 
 
@@ -100,13 +100,13 @@ class Pull(NamedTuple):
         return self.optimizer if is_made else self.optimizer(1.0)
 
 
-def arrays(model: Any) -> dict[str, Host]:
+def arrays(model: Any) -> dict[str, NumpyArray]:
     """Return the floating-point arrays by name, as float32."""
     leaves = named_arrays(model).items()
     return {name: np.array(leaf, np.float32) for name, leaf in leaves if _is_federated(leaf)}
 
 
-def put_arrays(model: Any, arrays: Mapping[str, Host]) -> Any:
+def put_arrays(model: Any, arrays: Mapping[str, NumpyArray]) -> Any:
     """Return the model with these arrays in place of its own.
 
     Raises:

@@ -117,7 +117,7 @@ class LocalSolve:
             if getattr(self, name) is not None:
                 require_number(getattr(self, name), f"LocalSolve.{name}", least=0)
         transformation = make_optimizer(self.optimizer)
-        # Those with a name have none; and the check makes JAX choose its devices.
+        # Optimizers with a name have none. The check would make JAX choose its devices.
         if not (self.keep_optimizer_state or isinstance(self.optimizer, str)):
             require_no_schedule(transformation, "LocalSolve.optimizer")
         warn_of_unusual_kappa(self.eta, self.sigma)

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from fedplus._backend import namespace
-from fedplus._types import Array, Host, Layout, settings, static_field
+from fedplus._types import Array, Layout, NumpyArray, settings, static_field
 from fedplus.check import require
 from fedplus.schedules import is_schedule, wrap_function
 
@@ -195,7 +195,7 @@ class PrivateLayers:
         return tuple(name for name, _ in self.layout if _matches(name, self.patterns))
 
     @cached_property
-    def is_private(self) -> Host:
+    def is_private(self) -> NumpyArray:
         """(d,): True for each entry of a private parameter."""
         parts = [np.full(size, _matches(name, self.patterns)) for name, size in self.layout]
         return np.concatenate(parts)

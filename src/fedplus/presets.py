@@ -408,7 +408,7 @@ def fedavgm(*, eta: float, eta_server: float = 1.0, beta: float = 0.9) -> FedPlu
 
     Paper: Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution, 2019.
     """
-    return fedavg(eta=eta).replace(server=MomentumServer(eta_server, beta))
+    return fedavg(eta=eta).replace(server_optimizer=MomentumServer(eta_server, beta))
 
 
 def fedadam(
@@ -433,7 +433,9 @@ def fedadam(
 
     Paper: Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2.
     """
-    return fedavg(eta=eta).replace(server=AdaptiveServer("adam", eta_server, beta1, beta2, tau))
+    return fedavg(eta=eta).replace(
+        server_optimizer=AdaptiveServer("adam", eta_server, beta1, beta2, tau)
+    )
 
 
 def fedyogi(
@@ -458,7 +460,9 @@ def fedyogi(
 
     Paper: Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2.
     """
-    return fedavg(eta=eta).replace(server=AdaptiveServer("yogi", eta_server, beta1, beta2, tau))
+    return fedavg(eta=eta).replace(
+        server_optimizer=AdaptiveServer("yogi", eta_server, beta1, beta2, tau)
+    )
 
 
 def fedadagrad(
@@ -478,4 +482,4 @@ def fedadagrad(
     Paper: Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2.
     """
     server = AdaptiveServer("adagrad", eta_server, beta1, tau=tau)
-    return fedavg(eta=eta).replace(server=server)
+    return fedavg(eta=eta).replace(server_optimizer=server)

@@ -26,7 +26,7 @@ from fedplus._types import FIELD_HOOKS, settings, static_field
 from fedplus.check import require, require_integer, require_number
 
 T = TypeVar("T")
-SAMPLED_ROUNDS = (*range(11), 100, 1000, 10_000, 100_000)
+CHECKED_ROUNDS = (*range(11), 100, 1000, 10_000, 100_000)
 """The rounds at which the values of a schedule are checked."""
 
 
@@ -45,7 +45,7 @@ class AbstractSchedule(ABC):
     @property
     def sampled_values(self) -> list[Any]:
         """The values in some rounds, for ``check.require_number``."""
-        rounds = {t for t in SAMPLED_ROUNDS if t <= self.constant_from}
+        rounds = {t for t in CHECKED_ROUNDS if t <= self.constant_from}
         if self.constant_from < float("inf"):
             rounds.add(int(self.constant_from))
         return [self(t) for t in sorted(rounds)]

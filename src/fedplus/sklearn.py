@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from fedplus._pull import PullTarget, parameter_pulls, require_same_shapes
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require
 
 LINEAR, LAYERED = ("coef_", "intercept_"), ("coefs_", "intercepts_")
@@ -90,12 +90,12 @@ class Pull:
         return self
 
 
-def arrays(estimator: Any) -> dict[str, Host]:
+def arrays(estimator: Any) -> dict[str, NumpyArray]:
     """Return the parameters by name, as float32."""
     return {name: np.array(array, np.float32) for name, array in _parameters(estimator).items()}
 
 
-def put_arrays(estimator: Any, arrays: Mapping[str, Host]) -> None:
+def put_arrays(estimator: Any, arrays: Mapping[str, NumpyArray]) -> None:
     """Set the parameters.
 
     Raises:
@@ -110,7 +110,7 @@ def _shapes(estimator: Any) -> dict[str, tuple[int, ...]]:
     return {name: array.shape for name, array in _parameters(estimator).items()}
 
 
-def _parameters(estimator: Any) -> dict[str, Host]:
+def _parameters(estimator: Any) -> dict[str, NumpyArray]:
     """Return the estimator's own arrays by name, without copying them."""
     average = getattr(estimator, "average", False)
     require(not average, "estimator", f"one with average={average}", "one without average")

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from fedplus._pull import PullTarget, parameter_pulls, require_same_shapes
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 
 
 class Pull:
@@ -85,12 +85,12 @@ class Pull:
         return loss
 
 
-def arrays(model: torch.nn.Module) -> dict[str, Host]:
+def arrays(model: torch.nn.Module) -> dict[str, NumpyArray]:
     """Return the parameters by name, as float32."""
     return {name: _to_numpy(parameter) for name, parameter in model.named_parameters()}
 
 
-def put_arrays(model: torch.nn.Module, arrays: Mapping[str, Host]) -> None:
+def put_arrays(model: torch.nn.Module, arrays: Mapping[str, NumpyArray]) -> None:
     """Set the parameters.
 
     Raises:
@@ -99,12 +99,12 @@ def put_arrays(model: torch.nn.Module, arrays: Mapping[str, Host]) -> None:
     _copy_into(dict(model.named_parameters()), arrays, "parameters")
 
 
-def buffers(model: torch.nn.Module) -> dict[str, Host]:
+def buffers(model: torch.nn.Module) -> dict[str, NumpyArray]:
     """Return the buffers by name."""
     return {name: _to_numpy(buffer) for name, buffer in model.named_buffers()}
 
 
-def put_buffers(model: torch.nn.Module, arrays: Mapping[str, Host]) -> None:
+def put_buffers(model: torch.nn.Module, arrays: Mapping[str, NumpyArray]) -> None:
     """Set the buffers; without any arrays, as for a new party, they stay as they are.
 
     Raises:
@@ -114,12 +114,14 @@ def put_buffers(model: torch.nn.Module, arrays: Mapping[str, Host]) -> None:
         _copy_into(dict(model.named_buffers()), arrays, "buffers")
 
 
-def _to_numpy(tensor: torch.Tensor) -> Host:
+def _to_numpy(tensor: torch.Tensor) -> NumpyArray:
     on_cpu = tensor.detach().cpu()
     return np.array((on_cpu.float() if on_cpu.is_floating_point() else on_cpu).numpy())
 
 
-def _copy_into(tensors: Mapping[str, torch.Tensor], arrays: Mapping[str, Host], kind: str) -> None:
+def _copy_into(
+    tensors: Mapping[str, torch.Tensor], arrays: Mapping[str, NumpyArray], kind: str
+) -> None:
     require_same_shapes(arrays, {name: tensor.shape for name, tensor in tensors.items()}, kind)
     with torch.no_grad():
         for name, tensor in tensors.items():

@@ -18,6 +18,8 @@ class Uploads(NamedTuple):
     """The parties' weights, 0 for a model that is missing or not finite. None: all are equal."""
     counted: Array | None = None
     """(N,): True for parties that have joined; the others do not count. None: all have."""
+    missing: Array | None = None
+    """True for each model that is missing or not finite. None: there are none."""
 
     @classmethod
     def of_all(
@@ -51,15 +53,15 @@ class Uploads(NamedTuple):
             models = work.transmit(models, parties)
             arrived &= jnp.isfinite(models).all(axis=1)
             models = jnp.where(arrived[:, None], models, w_global)
-        return cls(models, arrived.astype(models.dtype) * (1 if weights is None else weights))
+        present_weights = arrived.astype(models.dtype) * (1 if weights is None else weights)
+        return cls(models, present_weights, missing=~arrived)
 
     @property
     def dropped(self) -> Array:
-        """The number of models that do not count though they should."""
-        if self.weights is None:
+        """The number of models that are missing or not finite, of the parties that have joined."""
+        if self.missing is None:
             return jnp.array(0)
-        is_zero = self.weights == 0
-        return jnp.sum(is_zero if self.counted is None else is_zero & self.counted)
+        return jnp.sum(self.missing if self.counted is None else self.missing & self.counted)
 
     def aggregate(
         self,
@@ -79,7 +81,7 @@ class Uploads(NamedTuple):
         Returns:
             The aggregate, and the aggregator's memory for the next round.
         """
-        models, weights, counted = self
+        models, weights, counted, _ = self
         if weights is None and (counted is None or memory != ()):
             result, memory = aggregator.update(models, None, w_global, memory, changed, counted)
             if counted is not None:

@@ -13,7 +13,7 @@ import fedplus as fp
 from fedplus import presets
 from fedplus.models import eiie, portfolio_growth, ravel
 from fedplus.models.portfolio_task import log_returns
-from fedplus.simulation.evaluate import constant_answer
+from fedplus.simulation.evaluate import constant_answer_scores
 
 pytestmark = pytest.mark.usefixtures("x64")
 WINDOW, DAYS, STOCKS = 6, 5, 4
@@ -183,7 +183,7 @@ def test_the_constant_baseline_is_the_uniform_portfolio():
     rng = np.random.default_rng(0)
     parties = [tuple(map(np.asarray, prices(rng, 6))) for _ in range(2)]
     federation = fp.Federation.from_arrays(parties, parties)
-    found = constant_answer(federation, portfolio_growth(0.01))
+    found = constant_answer_scores(federation, portfolio_growth(0.01))
     for k, (_, y) in enumerate(parties):
         uniform = np.full((6, DAYS, 1 + STOCKS), 1 / (1 + STOCKS))
         assert found[k] == pytest.approx(ledger_returns(uniform, y, 0.01).mean(), rel=1e-6)

@@ -9,9 +9,9 @@ import fedplus as fp
 from fedplus import presets
 from fedplus.models import ravel
 from fedplus.models.task import BINARY, CLASSIFICATION, REGRESSION
-from fedplus.simulation import majority_class
+from fedplus.simulation import majority_class_accuracy
 from fedplus.simulation.evaluate import (
-    constant_answer,
+    constant_answer_scores,
     evaluate_parties,
     split_into_blocks,
     summary,
@@ -142,7 +142,7 @@ def test_a_summary_follows_its_definitions():
 
 def test_majority_class_predicts_the_most_frequent_training_label(run):
     train, test = run.federation.train, run.federation.test
-    accuracy = majority_class(train, test)
+    accuracy = majority_class_accuracy(train, test)
     for k in range(5):
         most_frequent = np.bincount(train.party(k)[1]).argmax()
         assert accuracy[k] == np.mean(test.party(k)[1] == most_frequent)
@@ -174,7 +174,7 @@ def test_the_constant_answer_uses_each_partys_own_training_labels(task):
         label = np.bincount(y).argmax()
         return np.tile([[label - 0.5]] if task is BINARY else np.eye(12)[[label]], (times, 1))
 
-    scores = constant_answer(federation, task)
+    scores = constant_answer_scores(federation, task)
     expected = list(constant_scores(federation, task, answer))
     np.testing.assert_allclose(scores, expected, rtol=1e-5)
     assert len(set(np.round(expected, 6))) > 3

@@ -28,7 +28,7 @@ class Moreau(AbstractAggregator):
     It is the mean for Zero, Anchor and Quadratic, the δ-geometric median for L2, the δ-coordinatewise
     median for L1, and each block's own aggregation for Blocks. Any other ψ is solved by the paper's
     recursion with acceleration. If several w minimise, the result is the point at which the recursion
-    stops when it starts at the mean.
+    stops when it starts at the mean, or for some ψ at ``start`` if it is given.
 
     Args:
         psi: The regulariser ψ.

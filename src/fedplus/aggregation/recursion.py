@@ -17,7 +17,7 @@ from fedplus.psi import AbstractPsi
 @final
 @settings
 class Recursion(AbstractAggregator):
-    r"""The paper's recursion, which starts at the mean and stops when w̃ no longer moves.
+    r"""The paper's recursion from ``start``, or from the mean, until w̃ no longer moves.
 
     .. math:: v_k \gets \operatorname{prox}_\psi(w_k - \tilde w), \qquad
               \tilde w \gets \operatorname{mean}(w) - \operatorname{mean}(v)
@@ -32,7 +32,8 @@ class Recursion(AbstractAggregator):
         max_iterations: The largest number of iterations, after which ``converged`` is False.
         accelerated: True to add Nesterov's momentum.
 
-    Paper: eq. (xhat_iter_phi). Deviation D4: FedCoMed+ starts at the mean of the new models.
+    Paper: eq. (xhat_iter_phi). Deviation D4 in docs/deviations.md: without ``start``, the mean is that
+    of the new models. Training starts at the last w̃.
     """
 
     psi: AbstractPsi

@@ -101,7 +101,7 @@ class HypCluster(AbstractBaseline[HypClusterState]):
             jnp.stack([cluster.residual for cluster in clusters]).max(),
             jnp.stack([cluster.converged for cluster in clusters]).all(),
         )
-        return new_state, Outcome(result, solved, diverged, jnp.sum(weights == 0))
+        return new_state, Outcome(result, solved, diverged, uploads.dropped)
 
     @override
     def models(self, state: HypClusterState, parties: Array | None = None) -> Matrix:

@@ -37,12 +37,12 @@ RUNS = Path("runs")
 
 
 class Output(NamedTuple):
-    """Shows the results of runs as a table, or as JSON."""
+    """Writes the report and the tables of runs, and prints the results as a table or as JSON."""
 
     as_json: bool
 
     def __call__(self, folder: Path, runs: Sequence[RunFolder], spec: Spec) -> None:
-        """Write the report and the tables into ``folder``, and print the results.
+        """Write the report and the tables into ``folder``, print the results, and exit if a run failed.
 
         Raises:
             click.exceptions.Exit: A run failed (status 1).

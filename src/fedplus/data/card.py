@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.federation import Federation
 
 MAX_CLASSES = 10_000
@@ -37,7 +37,7 @@ def statistics(federation: Federation) -> dict[str, Any]:
     return card | {name: text for name, text in texts.items() if text}
 
 
-def class_counts(federation: Federation) -> Host | None:
+def class_counts(federation: Federation) -> NumpyArray | None:
     """Return how many samples of each class each party has, (N, C); None if labels are not classes."""
     if federation.train.y.dtype.kind not in "iu" or federation.train.y.ndim != 1:
         return None
@@ -94,7 +94,7 @@ def _splits(federation: Federation) -> dict[str, Any]:
     return {name: split for name, split in splits.items() if split is not None}
 
 
-def _summary(numbers: Host) -> dict[str, float]:
+def _summary(numbers: NumpyArray) -> dict[str, float]:
     summary = {
         "least": numbers.min(), "median": np.median(numbers), "mean": numbers.mean(),
         "most": numbers.max(), "deviation": numbers.std(),

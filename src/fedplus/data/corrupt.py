@@ -15,18 +15,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require, require_number
 from fedplus.data.federation import Federation
 
-Corruption = Callable[[Host, Host, np.random.Generator], tuple[Host, Host]]
+Corruption = Callable[[NumpyArray, NumpyArray, np.random.Generator], tuple[NumpyArray, NumpyArray]]
 """(x, y, random generator) ↦ (x, y)."""
 SPLITS = ("train", "validation", "test")
 CORRUPTION = 4
 """Identifier of the random stream, next to those of ``holdout``."""
 
 
-def negate(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
+def negate(x: NumpyArray, y: NumpyArray, rng: np.random.Generator) -> tuple[NumpyArray, NumpyArray]:
     """Replace the inputs with −x, the negatives of standardised images."""
     _require_real(x, "negate")
     return -x, y
@@ -49,7 +49,9 @@ def noise(
         is_valid, "noise's classes", repr(classes), "a whole number ≥ 1, or None for all samples"
     )
 
-    def corruption(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
+    def corruption(
+        x: NumpyArray, y: NumpyArray, rng: np.random.Generator
+    ) -> tuple[NumpyArray, NumpyArray]:
         _require_real(x, "noise")
         is_noisy = np.ones(len(x), dtype=bool)
         if classes is not None:
@@ -66,7 +68,9 @@ def noise(
 def flip(classes: int) -> Corruption:
     """Return a corruption that replaces label c by ``classes`` − 1 − c."""
 
-    def corruption(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
+    def corruption(
+        x: NumpyArray, y: NumpyArray, rng: np.random.Generator
+    ) -> tuple[NumpyArray, NumpyArray]:
         _require_labels(y, classes, "flip")
         return x, (classes - 1 - y).astype(y.dtype)
 
@@ -76,14 +80,18 @@ def flip(classes: int) -> Corruption:
 def relabel(classes: int) -> Corruption:
     """Return a corruption that replaces label c by π(c), with a random permutation π for each party."""
 
-    def corruption(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
+    def corruption(
+        x: NumpyArray, y: NumpyArray, rng: np.random.Generator
+    ) -> tuple[NumpyArray, NumpyArray]:
         _require_labels(y, classes, "relabel")
         return x, rng.permutation(classes).astype(y.dtype)[y]
 
     return corruption
 
 
-def shuffle(x: Host, y: Host, rng: np.random.Generator) -> tuple[Host, Host]:
+def shuffle(
+    x: NumpyArray, y: NumpyArray, rng: np.random.Generator
+) -> tuple[NumpyArray, NumpyArray]:
     """Permute the labels at random, so that nothing can be learned from them."""
     return x, rng.permutation(y)
 
@@ -135,14 +143,14 @@ def _party_index(federation: Federation, party: int | str) -> int:
     return int(party)
 
 
-def _require_real(x: Host, name: str) -> None:
+def _require_real(x: NumpyArray, name: str) -> None:
     require(
         x.dtype.kind == "f", f"inputs to {name}", f"whole numbers ({x.dtype})", "real numbers",
         "E.g. federation.map_inputs(lambda x: x.astype('float32')) first.",
     )  # fmt: skip
 
 
-def _require_labels(y: Host, classes: int, name: str) -> None:
+def _require_labels(y: NumpyArray, classes: int, name: str) -> None:
     is_valid = y.dtype.kind in "iu" and bool(y.min() >= 0 and y.max() < classes)
     require(
         is_valid,
@@ -152,5 +160,5 @@ def _require_labels(y: Host, classes: int, name: str) -> None:
     )
 
 
-def _draw_noise(law: str, shape: tuple[int, ...], rng: np.random.Generator) -> Host:
+def _draw_noise(law: str, shape: tuple[int, ...], rng: np.random.Generator) -> NumpyArray:
     return rng.standard_normal(shape) if law == "normal" else rng.laplace(size=shape)

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import SettingError, require
 from fedplus.data.holdout import (
     PARTITION,
@@ -118,7 +118,7 @@ class Federation(NamedTuple):
 
     @classmethod
     def from_partition(
-        cls, x: npt.ArrayLike, y: npt.ArrayLike, partition: Partitioner | Mapping[str, Host],
+        cls, x: npt.ArrayLike, y: npt.ArrayLike, partition: Partitioner | Mapping[str, NumpyArray],
         **split: Unpack[Splitting],
     ) -> "Federation":  # fmt: skip
         """Build a federation by dividing one data set among parties.
@@ -241,7 +241,7 @@ class Federation(NamedTuple):
         return self._replace(train=apply(self.train), test=apply(self.test), validation=validation)
 
 
-def gather_rows(x: Host, y: Host, parts: SplitRows, split: Splitting) -> Federation:
+def gather_rows(x: NumpyArray, y: NumpyArray, parts: SplitRows, split: Splitting) -> Federation:
     """Build the federation of each party's rows for training, testing and validation."""
     train, test, validation = (
         None if part is None else Split.from_rows(x, y, list(part.values())) for part in parts
@@ -256,7 +256,7 @@ def _has_32_bits() -> bool:
     return bool(jax.dtypes.canonicalize_dtype(np.int64) == np.int32)
 
 
-def _checked_rows(rows: Mapping[str, Any], samples: int) -> dict[str, Host]:
+def _checked_rows(rows: Mapping[str, Any], samples: int) -> dict[str, NumpyArray]:
     """Return each party's row numbers; each must exist and belong to one party only."""
     arrays = {str(name): np.asarray(numbers) for name, numbers in rows.items()}
     require(bool(arrays), "parties", "none", "at least one")

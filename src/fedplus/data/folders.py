@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import SettingError, require
 from fedplus.data.federation import Federation, Missing, Task
 from fedplus.data.files.formats import columns_by_name, read_csv_rows, read_npz
@@ -74,8 +74,8 @@ def _extension(path: Path) -> str:
 
 
 def _encode_pair_labels(
-    pairs: list[tuple[Host, Host]], task: Task | None
-) -> tuple[list[tuple[Host, Host]], tuple[str, ...]]:
+    pairs: list[tuple[NumpyArray, NumpyArray]], task: Task | None
+) -> tuple[list[tuple[NumpyArray, NumpyArray]], tuple[str, ...]]:
     """Encode the labels of all parties together, so that a class has one number everywhere."""
     if any(y.ndim != 1 or y.dtype.kind not in "biuf" for _, y in pairs):
         return pairs, ()
@@ -88,7 +88,7 @@ def _encode_pair_labels(
     return [(x, y) for (x, _), y in zip(pairs, np.split(codes, ends), strict=True)], classes
 
 
-def _read_pair(path: Path, budget: Budget) -> tuple[Host, Host]:
+def _read_pair(path: Path, budget: Budget) -> tuple[NumpyArray, NumpyArray]:
     """Return the arrays x and y of an npz file."""
     try:
         arrays = read_npz(path, budget)
@@ -131,14 +131,14 @@ def _read_csv_table(path: Path, budget: Budget) -> Table:
     return {name: _object_array(column) for name, column in zip(names, cells, strict=True)}
 
 
-def _object_array(cells: list[Any]) -> Host:
+def _object_array(cells: list[Any]) -> NumpyArray:
     """Return an object array: in NumPy's text arrays every cell is as wide as the longest one."""
     array = np.empty(len(cells), dtype=object)
     array[:] = cells
     return array
 
 
-def _parse_numbers(column: Host) -> Host:
+def _parse_numbers(column: NumpyArray) -> NumpyArray:
     """Return the column as floats (NaN for a missing value), or unchanged if a cell is not a number."""
     if column.dtype.kind != "O":
         return column
@@ -187,7 +187,7 @@ def _is_text(field: Any, path: Path) -> bool:
     return is_text
 
 
-def _column_array(column: Any) -> Host:
+def _column_array(column: Any) -> NumpyArray:
     """Return a Parquet column as an array in which equal texts share their memory."""
     from pyarrow import types
 

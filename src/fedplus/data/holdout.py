@@ -6,7 +6,7 @@ from typing import Literal, TypedDict
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require, require_integer, require_number
 
 
@@ -31,7 +31,7 @@ class Splitting(TypedDict, total=False):
     """Name of the federation, for reports."""
 
 
-SplitRows = tuple[dict[str, Host], dict[str, Host], dict[str, Host] | None]
+SplitRows = tuple[dict[str, NumpyArray], dict[str, NumpyArray], dict[str, NumpyArray] | None]
 """Each party's rows for training, for testing and, if any are set aside, for validation."""
 SMALL_PARTY_POLICIES = ("refuse", "merge", "drop")
 MIN_SAMPLES = 3
@@ -59,7 +59,7 @@ def require_splitting(split: Splitting) -> None:
     require(small in policies, "small", repr(small), f"one of {', '.join(policies)}")
 
 
-def split_rows(y: Host, rows: Mapping[str, Host], split: Splitting) -> SplitRows:
+def split_rows(y: NumpyArray, rows: Mapping[str, NumpyArray], split: Splitting) -> SplitRows:
     """Divide each party's rows into training, test and (if set) validation rows.
 
     Args:
@@ -79,8 +79,8 @@ def split_rows(y: Host, rows: Mapping[str, Host], split: Splitting) -> SplitRows
 
 
 def hold_out_rows(
-    y: Host, rows: Mapping[str, Host], share: float, seed: tuple[int, int], leave: int
-) -> tuple[dict[str, Host], dict[str, Host]]:
+    y: NumpyArray, rows: Mapping[str, NumpyArray], share: float, seed: tuple[int, int], leave: int
+) -> tuple[dict[str, NumpyArray], dict[str, NumpyArray]]:
     """Set a share of each party's rows aside.
 
     The choice depends on the seed and the party's name, but not on the other parties.
@@ -103,8 +103,8 @@ def hold_out_rows(
 
 
 def stratified_sample(
-    rows: Host, y: Host, share: float, rng: np.random.Generator, leave: int = 1
-) -> tuple[Host, Host]:
+    rows: NumpyArray, y: NumpyArray, share: float, rng: np.random.Generator, leave: int = 1
+) -> tuple[NumpyArray, NumpyArray]:
     """Set a random share of the rows aside, stratified by class to within one sample.
 
     At least one row is set aside and at least ``leave`` are kept. Both parts keep the rows' order.
@@ -123,7 +123,9 @@ def stratified_sample(
     return rows[~is_set_aside], rows[is_set_aside]
 
 
-def _handle_small_parties(rows: Mapping[str, Host], least: int, policy: str) -> Mapping[str, Host]:
+def _handle_small_parties(
+    rows: Mapping[str, NumpyArray], least: int, policy: str
+) -> Mapping[str, NumpyArray]:
     small = [name for name, party_rows in rows.items() if len(party_rows) < least]
     if not small:
         return rows
@@ -142,8 +144,8 @@ def _handle_small_parties(rows: Mapping[str, Host], least: int, policy: str) -> 
 
 
 def _merge_small_parties(
-    large: dict[str, Host], small: dict[str, Host], least: int
-) -> dict[str, Host]:
+    large: dict[str, NumpyArray], small: dict[str, NumpyArray], least: int
+) -> dict[str, NumpyArray]:
     """Join small parties until they are large enough; the last ones join the smallest party."""
     pending: list[str] = []
     for name in small:
@@ -161,7 +163,9 @@ def _merge_small_parties(
     return large
 
 
-def _require_unused_name(name: str, large: Mapping[str, Host], small: Mapping[str, Host]) -> None:
+def _require_unused_name(
+    name: str, large: Mapping[str, NumpyArray], small: Mapping[str, NumpyArray]
+) -> None:
     is_used = name in large or ("+" in name and name in small)
     allowed = "another name: joined small parties would have the same one"
     require(not is_used, "party", repr(name), allowed)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import SettingError, require
 from fedplus.data.federation import Federation, Task
 from fedplus.data.holdout import Splitting
@@ -47,7 +47,7 @@ def federation_from_dataset(
     return federation._replace(info=Metadata(classes=classes))
 
 
-def _flower_rows(dataset: Any, partitioner: Any) -> dict[str, Host]:
+def _flower_rows(dataset: Any, partitioner: Any) -> dict[str, NumpyArray]:
     """Return each party's row numbers from a partitioner of ``flwr_datasets``."""
     require(
         hasattr(partitioner, "load_partition"), "partition_by", type(partitioner).__name__,
@@ -66,7 +66,7 @@ def _flower_rows(dataset: Any, partitioner: Any) -> dict[str, Host]:
     }
 
 
-def _column_array(dataset: Any, name: str) -> Host:
+def _column_array(dataset: Any, name: str) -> NumpyArray:
     """Return a column as an array; all its cells must have one shape."""
     cells = dataset.with_format("numpy")[:][name]
     try:
@@ -78,7 +78,7 @@ def _column_array(dataset: Any, name: str) -> Host:
         ) from error
 
 
-def _require_numbers(columns: list[Host], names: list[str]) -> None:
+def _require_numbers(columns: list[NumpyArray], names: list[str]) -> None:
     for column, name in zip(columns, names, strict=True):
         require(
             column.ndim == 1, f"column {name!r}", f"cells of shape {column.shape[1:]}",

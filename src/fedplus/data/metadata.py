@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Metadata:
     """Shape of an input as an image; empty if inputs are not images."""
     vocabulary: tuple[str, ...] = ()
     """Words of the tokens 0, 1, ...; empty if inputs are not tokens."""
-    embedding: Host | None = dataclasses.field(default=None, repr=False, compare=False)
+    embedding: NumpyArray | None = dataclasses.field(default=None, repr=False, compare=False)
     """Frozen vectors (V, F), one per token, for ``models.lstm(embedding=...)``."""
     summary: str = ""
     """One line that describes the federation."""

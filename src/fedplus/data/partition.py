@@ -12,10 +12,10 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import SettingError, require, require_number
 
-Partitioner = Callable[[Host, np.random.Generator], dict[str, Host]]
+Partitioner = Callable[[NumpyArray, np.random.Generator], dict[str, NumpyArray]]
 """(labels, random generator) ↦ each party's row numbers, by its name."""
 MAX_DRAWS = 1000
 
@@ -23,7 +23,7 @@ MAX_DRAWS = 1000
 def iid(parties: int) -> Partitioner:
     """Return a partitioner into random parts whose sizes differ by at most one sample."""
 
-    def rows(y: Host, rng: np.random.Generator) -> dict[str, Host]:
+    def rows(y: NumpyArray, rng: np.random.Generator) -> dict[str, NumpyArray]:
         require_enough_samples(parties, len(y))
         return _by_index(np.array_split(rng.permutation(len(y)), parties))
 
@@ -40,7 +40,7 @@ def dirichlet(parties: int, alpha: float, least: int = 10) -> Partitioner:
     """
     require_number(alpha, "alpha", above=0)
 
-    def rows(y: Host, rng: np.random.Generator) -> dict[str, Host]:
+    def rows(y: NumpyArray, rng: np.random.Generator) -> dict[str, NumpyArray]:
         require_enough_samples(parties, len(y), least)
         classes, counts = np.unique(y, return_counts=True)
         for _ in range(MAX_DRAWS):
@@ -71,7 +71,7 @@ def shards(parties: int, classes: int = 2, *, uneven: float = 0.0, least: int = 
     """
     require_number(uneven, "uneven", least=0, most=20)
 
-    def rows(y: Host, rng: np.random.Generator) -> dict[str, Host]:
+    def rows(y: NumpyArray, rng: np.random.Generator) -> dict[str, NumpyArray]:
         known, counts = np.unique(y, return_counts=True)
         require(1 <= classes <= len(known), "classes", classes, f"from 1 to {len(known)}")
         require_enough_samples(parties, len(y), least * classes)
@@ -102,7 +102,7 @@ def power_law(parties: int, *, uneven: float = 2.0, least: int = 10) -> Partitio
     """
     require_number(uneven, "uneven", least=0, most=20)
 
-    def rows(y: Host, rng: np.random.Generator) -> dict[str, Host]:
+    def rows(y: NumpyArray, rng: np.random.Generator) -> dict[str, NumpyArray]:
         require_enough_samples(parties, len(y), least)
         weights = np.exp(uneven * rng.standard_normal(parties))
         sizes = least + _apportion(len(y) - parties * least, weights)
@@ -121,7 +121,7 @@ def by_column(values: npt.ArrayLike) -> Partitioner:
     if column.dtype.kind == "O":
         column = np.array([None if v is None or v != v else str(v) for v in column.tolist()])
 
-    def rows(y: Host, rng: np.random.Generator) -> dict[str, Host]:
+    def rows(y: NumpyArray, rng: np.random.Generator) -> dict[str, NumpyArray]:
         is_valid = column.ndim == 1 and len(column) == len(y)
         require(is_valid, "column", f"shape {column.shape}", f"of {len(y)} values, one per sample")
         gaps = sum(value is None or value != value for value in column.tolist())
@@ -134,7 +134,7 @@ def by_column(values: npt.ArrayLike) -> Partitioner:
     return rows
 
 
-def assign_classes(parties: int, classes: int, total: int) -> Host:
+def assign_classes(parties: int, classes: int, total: int) -> NumpyArray:
     """Return a mask (N, C) of each party's classes, assigned cyclically.
 
     Args:
@@ -150,9 +150,9 @@ def assign_classes(parties: int, classes: int, total: int) -> Host:
     return has_class
 
 
-def draw_rows(y: Host, sizes: Host, rng: np.random.Generator) -> dict[str, Host]:
+def draw_rows(y: NumpyArray, sizes: NumpyArray, rng: np.random.Generator) -> dict[str, NumpyArray]:
     """Draw disjoint random rows: ``sizes[k, c]`` of the c-th class for party k."""
-    parts: list[list[Host]] = [[] for _ in sizes]
+    parts: list[list[NumpyArray]] = [[] for _ in sizes]
     for c, label in enumerate(np.unique(y)):
         pool = rng.permutation(np.flatnonzero(y == label))
         for part, rows in zip(parts, np.split(pool, np.cumsum(sizes[:, c])), strict=False):
@@ -168,11 +168,11 @@ def require_enough_samples(parties: int, samples: int, least: int = 1) -> None:
     require(is_valid, "parties", parties, allowed, "There are not enough samples for more.")
 
 
-def _apportion(total: int, weights: Host) -> Host:
+def _apportion(total: int, weights: NumpyArray) -> NumpyArray:
     """Return whole numbers in proportion to the weights that add up to ``total``."""
     ends = np.rint(np.cumsum(weights) / weights.sum() * total).astype(np.int64)
     return np.diff(ends, prepend=0)
 
 
-def _by_index(parts: list[Host]) -> dict[str, Host]:
+def _by_index(parts: list[NumpyArray]) -> dict[str, NumpyArray]:
     return {str(k): rows for k, rows in enumerate(parts)}

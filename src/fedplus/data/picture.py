@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require
 from fedplus.data.card import class_counts
 from fedplus.data.federation import Federation
@@ -145,7 +145,7 @@ def _draw_samples(panel: Any, federation: Federation) -> None:
         panel.set_title("inputs of 24 samples (red −, blue +)")
 
 
-def _image_grid(federation: Federation) -> Host:
+def _image_grid(federation: Federation) -> NumpyArray:
     """Return eight images each of four parties; the last one is an outlier if there is one."""
     names, outliers = federation.names, federation.info.outliers
     chosen = [names[0], names[len(names) // 3], names[len(names) // 2]]
@@ -157,5 +157,5 @@ def _image_grid(federation: Federation) -> Host:
         images = [x[i % len(x)].reshape(federation.info.image_shape) for i in range(8)]
         framed = [np.pad(image, 1, constant_values=high) for image in images]
         rows.append(np.concatenate(framed, axis=1))
-    grid: Host = np.clip(np.concatenate(rows), low, high)
+    grid: NumpyArray = np.clip(np.concatenate(rows), low, high)
     return grid

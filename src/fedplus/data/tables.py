@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import SettingError, require
 from fedplus.data.federation import Federation, Missing, Task, gather_rows
 from fedplus.data.holdout import Splitting, require_splitting, split_rows
@@ -19,7 +19,7 @@ from fedplus.data.partition import by_column
 MAX_INFERRED_CLASSES = 20
 """A target with more distinct whole numbers is taken as classes only if the user sets ``task``."""
 TASKS = ("classification", "regression")
-Table = dict[str, Host]
+Table = dict[str, NumpyArray]
 """Columns by name, all of one length."""
 MISSING_MARKERS = ("", "?", "NA", "nan", "NaN", "None", "<NA>")
 """Texts that stand for a missing value."""
@@ -73,7 +73,7 @@ def federation_from_frame(
 
 def federation_from_columns(
     table: Table,
-    rows: Mapping[str, Host],
+    rows: Mapping[str, NumpyArray],
     target: str,
     task: Task | None,
     missing: Missing,
@@ -99,7 +99,7 @@ def federation_from_columns(
 
 
 def federation_with_imputed_means(
-    x: Host, y: Host, rows: Mapping[str, Host], split: Splitting
+    x: NumpyArray, y: NumpyArray, rows: Mapping[str, NumpyArray], split: Splitting
 ) -> Federation:
     """Build a federation in which missing inputs are the mean of that column's training samples.
 
@@ -117,7 +117,9 @@ def federation_with_imputed_means(
     return gather_rows(imputed, y, parts, split)
 
 
-def encode_labels(column: Host, name: str, task: Task | None) -> tuple[Host, tuple[str, ...]]:
+def encode_labels(
+    column: NumpyArray, name: str, task: Task | None
+) -> tuple[NumpyArray, tuple[str, ...]]:
     """Turn a target column into numbers to predict or into class numbers.
 
     Args:
@@ -154,7 +156,7 @@ def encode_labels(column: Host, name: str, task: Task | None) -> tuple[Host, tup
     return codes.astype(np.int32), names
 
 
-def _input_numbers(name: str, column: Host, missing: str) -> Host:
+def _input_numbers(name: str, column: NumpyArray, missing: str) -> NumpyArray:
     """Return an input column as floats, with NaN for each missing value."""
     require(missing in ("refuse", "mean"), "missing", repr(missing), "refuse or mean")
     values, is_missing = column.tolist(), _is_missing(column)
@@ -180,12 +182,12 @@ def _input_numbers(name: str, column: Host, missing: str) -> Host:
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
-def _require_complete(column: Host, label: str) -> None:
+def _require_complete(column: NumpyArray, label: str) -> None:
     gaps = int(_is_missing(column).sum())
     require(gaps == 0, label, f"{gaps} rows without one", "present in every row")
 
 
-def _is_missing(column: Host) -> Host:
+def _is_missing(column: NumpyArray) -> NumpyArray:
     """Return a mask of the missing cells: None, NaN, NaT, pandas' NA and ``MISSING_MARKERS``."""
     if column.dtype.kind in "biu":
         return np.zeros(len(column), dtype=bool)
@@ -206,6 +208,6 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def _texts(column: Host) -> Host:
+def _texts(column: NumpyArray) -> NumpyArray:
     """Return the values as texts in an object array: NumPy's text arrays have one width for all."""
     return np.array([str(value) for value in column.tolist()], dtype=object)

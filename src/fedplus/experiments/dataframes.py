@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require
 from fedplus.experiments.run_folder import (
     GLOBAL,
@@ -41,7 +41,7 @@ class RunFrames:
     path_scores: "DataFrame"
     """One row per evaluated round, λ and party; empty unless ``path`` was set."""
 
-    def model(self, party: str | None = None) -> dict[str, Host]:
+    def model(self, party: str | None = None) -> dict[str, NumpyArray]:
         """Return the arrays of a party's model by parameter name.
 
         Args:
@@ -60,7 +60,7 @@ class RunFrames:
         require(
             file.exists(), "model", str(file), "an existing file", "A run writes its models last."
         )
-        arrays: dict[str, Host] = load_file(file)
+        arrays: dict[str, NumpyArray] = load_file(file)
         return arrays
 
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.simulation.evaluate import summary
 from fedplus.simulation.recorder import NewEvaluation
 from fedplus.work import RETRIES
 
 
 def round_line(
-    evaluated: NewEvaluation, size: Host, better: str, path: tuple[float, ...] = ()
+    evaluated: NewEvaluation, size: NumpyArray, better: str, path: tuple[float, ...] = ()
 ) -> dict[str, Any]:
     """Return the line of ``rounds.jsonl`` for one evaluation.
 
@@ -54,7 +54,9 @@ def round_line(
     return line
 
 
-def count_divergence(cohort: Host, diverged: Host, parties: int) -> dict[str, list[int]]:
+def count_divergence(
+    cohort: NumpyArray, diverged: NumpyArray, parties: int
+) -> dict[str, list[int]]:
     """Return in how many rounds each party's local steps were repeated, and in how many given up.
 
     Args:
@@ -72,7 +74,7 @@ def count_divergence(cohort: Host, diverged: Host, parties: int) -> dict[str, li
     }
 
 
-def summarise_scores(score: Host, size: Host, better: str) -> dict[str, float | None]:
+def summarise_scores(score: NumpyArray, size: NumpyArray, better: str) -> dict[str, float | None]:
     """Return the mean, the worst score and other summary statistics of all parties' scores.
 
     Args:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from fedplus import presets
 from fedplus._checkpoint_file import latest_round
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.algorithm import AbstractAlgorithm, FedPlus
 from fedplus.check import SettingError
 from fedplus.data.federation import Federation
@@ -41,7 +41,7 @@ from fedplus.experiments.writer import RunWriter
 from fedplus.files import make_folder, write_atomically
 from fedplus.models import Model
 from fedplus.simulation import DivergedError, Run, simulate
-from fedplus.simulation.evaluate import constant_answer
+from fedplus.simulation.evaluate import constant_answer_scores
 from fedplus.simulation.recorder import NewEvaluation
 from fedplus.simulation.setup import set_up
 
@@ -163,7 +163,7 @@ def run_all(
         local_first = sorted(
             range(len(spec.methods)), key=lambda i: spec.methods[i].name != "local"
         )
-        local_scores: Host | None = None
+        local_scores: NumpyArray | None = None
         for i in local_first:
             path = paths[i, seed]
             if not (resume and is_run(path) and RunFolder(path).status["state"] == "finished"):
@@ -183,19 +183,20 @@ def run_all(
     return [RunFolder(path) for path in paths.values()]
 
 
-def _read_local_scores(run: RunFolder) -> Host | None:
+def _read_local_scores(run: RunFolder) -> NumpyArray | None:
     """Return each party's score with local training, if this run folder has it."""
     if run.status["method"] != "local":
-        reference: Host | None = run.parties["local"]
+        reference: NumpyArray | None = run.parties["local"]
         return reference
     if run.status["state"] != "finished":
         return None
-    final_scores: Host = run.lines[-1]["personal_score"]
+    final_scores: NumpyArray = run.lines[-1]["personal_score"]
     return final_scores
 
 
 def run_one(
-    prepared: PreparedRun, number: int, seed: int, folder: Path, local_scores: Host | None = None, *,
+    prepared: PreparedRun, number: int, seed: int, folder: Path,
+    local_scores: NumpyArray | None = None, *,
     resume: bool = False, trackers: Sequence[str] = (), on_progress: Progress | None = None,
 ) -> None:  # fmt: skip
     """Train one method with one seed into a run folder.
@@ -267,16 +268,16 @@ def _record_failure(writer: RunWriter) -> Iterator[None]:
 
 
 def _reference_scores(
-    prepared: PreparedRun, spec: Spec, local_scores: Host | None, on_progress: Progress | None
-) -> dict[str, Host | None]:
+    prepared: PreparedRun, spec: Spec, local_scores: NumpyArray | None, on_progress: Progress | None
+) -> dict[str, NumpyArray | None]:
     """Return each party's scores to compare with: local training, and a constant answer."""
-    majority = constant_answer(prepared.federation, prepared.model.task)
+    majority = constant_answer_scores(prepared.federation, prepared.model.task)
     if local_scores is None and spec.reference.local and spec.methods[0].name != "local":
         local_scores = _train_locally(prepared, spec, on_progress)
     return {"local": local_scores, "majority": majority}
 
 
-def _read_references(folder: Path) -> dict[str, Host | None] | None:
+def _read_references(folder: Path) -> dict[str, NumpyArray | None] | None:
     """Return the reference scores that the run wrote before it was stopped, if there are any."""
     if not (folder / PARTIES).exists():
         return None
@@ -284,7 +285,9 @@ def _read_references(folder: Path) -> dict[str, Host | None] | None:
     return {"local": parties["local"], "majority": parties["majority"]}
 
 
-def _train_locally(prepared: PreparedRun, spec: Spec, on_progress: Progress | None) -> Host | None:
+def _train_locally(
+    prepared: PreparedRun, spec: Spec, on_progress: Progress | None
+) -> NumpyArray | None:
     """Train each party alone; return the (N,) scores, or None if that diverges."""
     eta = spec.reference.eta or 0.0
     overrides = {
@@ -304,7 +307,7 @@ def _train_locally(prepared: PreparedRun, spec: Spec, on_progress: Progress | No
             stacklevel=2,
         )
         return None
-    scores: Host = run.evaluations["personal_score"][-1]
+    scores: NumpyArray = run.evaluations["personal_score"][-1]
     return scores
 
 

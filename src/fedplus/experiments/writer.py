@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.federation import Federation
 from fedplus.experiments.constant_answer_warning import constant_answer_warning
 from fedplus.experiments.environment import describe_environment
@@ -70,7 +70,7 @@ class RunWriter:
         is_resumed = (self.folder / ENV).is_file()
         return {"command": RunFolder(self.folder).env.get("command")} if is_resumed else {}
 
-    def write_parties(self, references: Mapping[str, Host | None]) -> None:
+    def write_parties(self, references: Mapping[str, NumpyArray | None]) -> None:
         """Write ``parties.json``: the parties, and the reference scores by name."""
         write_json(self.folder / PARTIES, _parties(self._federation, references))
 
@@ -87,7 +87,7 @@ class RunWriter:
         self._status.record_evaluation(line)
         return line
 
-    def finish(self, run: Run, constant_scores: Host | None) -> None:
+    def finish(self, run: Run, constant_scores: NumpyArray | None) -> None:
         """Set the state "finished", with a warning if a constant answer scores better.
 
         Args:
@@ -125,7 +125,7 @@ class RunWriter:
         write_atomically(self.folder / GLOBAL, save(_tensors(run.w_global, shapes)))
 
 
-def _tensors(w: Host, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Host]:
+def _tensors(w: NumpyArray, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NumpyArray]:
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
     parts = np.split(w, ends[:-1])
     return {
@@ -134,7 +134,7 @@ def _tensors(w: Host, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Host]:
     }
 
 
-def _parties(federation: Federation, references: Mapping[str, Host | None]) -> dict[str, Any]:
+def _parties(federation: Federation, references: Mapping[str, NumpyArray | None]) -> dict[str, Any]:
     scores = {k: None if score is None else json_numbers(score) for k, score in references.items()}
     return {
         "names": list(federation.names),

@@ -87,7 +87,7 @@ def accept_reply(state: ServerState, reply: Reply) -> int | None:
         state.identities[reply.node] = reply.identity
     state.models[reply.node] = reply.w
     state.joined.add(reply.node)
-    state.left.discard(reply.node)
+    state.departed.discard(reply.node)
     return replaced
 
 

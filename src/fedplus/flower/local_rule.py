@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from fedplus._pull import ParameterPull
-from fedplus._types import Host, Layout
+from fedplus._types import Layout, NumpyArray
 from fedplus.check import require, require_number
 from fedplus.parameter_groups import ByLayer, ParameterGroups
 from fedplus.psi import L1, L2, AbstractPsi, Anchor, Blocks, Quadratic, Zero
@@ -42,7 +42,7 @@ class LocalRule(NamedTuple):
     lam: Any
     pulls: dict[str, ParameterPull]
     private: tuple[str, ...]
-    prox: Callable[[Host], Host]
+    prox: Callable[[NumpyArray], NumpyArray]
 
     @property
     def kappa(self) -> float | dict[str, float]:
@@ -50,14 +50,14 @@ class LocalRule(NamedTuple):
         by_name = {name: pull.kappa for name, pull in self.pulls.items()}
         return by_name if len(set(by_name.values())) > 1 else next(iter(by_name.values()))
 
-    def anchor(self, w_k: Host, w_global: Host) -> Host:
+    def anchor(self, w_k: NumpyArray, w_global: NumpyArray) -> NumpyArray:
         """Return w̃ + v_k of the shared layers, the point to which each step is pulled."""
         theta = self.prox(w_k - w_global)  # Alg. 1, l. 11
         return w_global + theta
 
-    def start(self, w_k: Host, w_global: Host) -> Host:
+    def start(self, w_k: NumpyArray, w_global: NumpyArray) -> NumpyArray:
         """Return the shared layers of the model from which the steps start."""
-        start: Host = (1 - self.lam) * w_k + self.lam * w_global  # l. 12
+        start: NumpyArray = (1 - self.lam) * w_k + self.lam * w_global  # l. 12
         return start
 
 
@@ -103,7 +103,9 @@ def _to_message(value: Any) -> str | float:
 
 
 def rule_from_message(
-    config: Mapping[str, Any], layout: Layout, prox: Callable[[Host], Host] | None = None
+    config: Mapping[str, Any],
+    layout: Layout,
+    prox: Callable[[NumpyArray], NumpyArray] | None = None,
 ) -> LocalRule:
     """Return the rule of a round from the server's message.
 
@@ -155,7 +157,7 @@ def _by_name(config: Mapping[str, Any], setting: str, names: list[str]) -> dict[
     return {name: float(entries[str(groups.pattern_of(name))]) for name in names}
 
 
-def _read_prox(config: Mapping[str, Any], layout: Layout) -> Callable[[Host], Host]:
+def _read_prox(config: Mapping[str, Any], layout: Layout) -> Callable[[NumpyArray], NumpyArray]:
     """Return the proximal operator of the ψ in the message."""
     require(
         PSI in config, "ψ", "a message without ψ", "in the server's message",
@@ -178,7 +180,7 @@ def _make_psi(name: str, delta: float) -> AbstractPsi:
     return cast(AbstractPsi, psi_class(delta))
 
 
-def prox_of_method(method: Any, layout: Layout, t: int) -> Callable[[Host], Host]:
+def prox_of_method(method: Any, layout: Layout, t: int) -> Callable[[NumpyArray], NumpyArray]:
     """Return the proximal operator in round t of a method that was given to the party directly.
 
     Raises:

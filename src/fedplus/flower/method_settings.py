@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedplus._checkpoint_file import stable_repr
-from fedplus._types import Host, Layout
+from fedplus._types import Layout, NumpyArray
 from fedplus.algorithm import FedPlus
 from fedplus.check import require
 from fedplus.parameter_groups import ByLayer
 from fedplus.psi import Blocks
 from fedplus.schedules import Function, is_schedule, schedules_of
 
-SAMPLED_ROUNDS = (0, 1, 10, 100, 1000)
+COMPARED_ROUNDS = (0, 1, 10, 100, 1000)
 """The rounds at which functions of the round are compared."""
 
 
-def shared_arrays(method: FedPlus, arrays: Mapping[str, Host]) -> dict[str, Host]:
+def shared_arrays(method: FedPlus, arrays: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
     """Return the arrays that parties send, in the order of the method's layout if it has one.
 
     Args:
@@ -67,7 +67,7 @@ def settings_of_method(method: FedPlus, score: tuple[str, str]) -> dict[str, Any
         "begin_step": local.begin_step and _describe(local.begin_step),
         "end_step": local.end_step and _describe(local.end_step),
         "private": method.private and list(method.private.names),
-        "server": method.server and stable_repr(method.server),
+        "server": method.server_optimizer and stable_repr(method.server_optimizer),
         "join": None if method.join == "current" else method.join,
         "functions": [_values(x) for x in schedules_of(method) if isinstance(x, Function)] or None,
     }
@@ -87,7 +87,7 @@ def _describe(value: Any) -> Any:
 
 def _values(schedule: Any) -> str:
     """Return some values of a function of the round, whose name does not tell them."""
-    return ", ".join(f"{float(schedule(t)):.6g} in round {t}" for t in SAMPLED_ROUNDS)
+    return ", ".join(f"{float(schedule(t)):.6g} in round {t}" for t in COMPARED_ROUNDS)
 
 
 def ignored_settings(method: FedPlus) -> list[str]:

@@ -12,7 +12,7 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from fedplus._checkpoint_file import Checkpoint, list_checkpoints, round_of_file, save
 from fedplus._pull import ParameterPull
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require, require_integer, require_number
 from fedplus.experiments.lock import PartyLock
 from fedplus.files import make_folder
@@ -41,7 +41,9 @@ MODEL, PRIVATE_PREFIX, EXTRA_PREFIX = "w", "private/", "extra/"
 
 
 class Party:
-    """One round of a party: loads w_k, provides the start and the pull, and saves the new w_k.
+    """A party in one round: loads w_k, provides the start and the pull, and saves the new w_k.
+
+    Make one for each message.
 
     Private layers are part of the start and of w_k, but never of a message.
 
@@ -89,7 +91,7 @@ class Party:
 
     def __init__(
         self, message: Message, context: Context, folder: Path | str | None = None, *,
-        method: Any = None, initial: Mapping[str, Host] | None = None,
+        method: Any = None, initial: Mapping[str, NumpyArray] | None = None,
     ) -> None:  # fmt: skip
         self._start_time = time.monotonic()
         records = message.content
@@ -123,7 +125,7 @@ class Party:
         self._steps_done = 0
         self._before = self._copy_if_needed(self.start)
 
-    def _initial_private(self, initial: Mapping[str, Host] | None) -> dict[str, Host]:
+    def _initial_private(self, initial: Mapping[str, NumpyArray] | None) -> dict[str, NumpyArray]:
         """Return the private parameters with which a new party starts."""
         names, given = self._rule.private, initial or {}
         require(
@@ -133,7 +135,9 @@ class Party:
         )  # fmt: skip
         return {name: np.array(given[name], DTYPE) for name in names}
 
-    def _with_private(self, shared: Host, private: Mapping[str, Host]) -> dict[str, Host]:
+    def _with_private(
+        self, shared: NumpyArray, private: Mapping[str, NumpyArray]
+    ) -> dict[str, NumpyArray]:
         """Return the arrays of all parameters, by name."""
         return self._shapes.unflatten(shared) | {n: array.copy() for n, array in private.items()}
 
@@ -156,14 +160,14 @@ class Party:
         return self._rule.pulls
 
     @property
-    def anchor(self) -> dict[str, Host]:
+    def anchor(self) -> dict[str, NumpyArray]:
         """w̃ + v_k, the point to which each step is pulled, arrays by name.
 
         Private parameters are not pulled; for them it is the party's own model.
         """
         return {name: array.copy() for name, array in self._anchor.items()}
 
-    def pull(self, arrays: Mapping[str, Host]) -> dict[str, Host]:
+    def pull(self, arrays: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
         """Return κ·w + (1 − κ)·(w̃ + v_k), to be called after each step of the user's own (l. 13).
 
         If the method has settings by layer, κ is that of the layer, a layer with a smaller η than
@@ -188,7 +192,7 @@ class Party:
         self._before = self._copy_if_needed(pulled)
         return pulled
 
-    def _copy_if_needed(self, arrays: Mapping[str, Host]) -> dict[str, Host]:
+    def _copy_if_needed(self, arrays: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
         return {n: arrays[n].copy() for n, pull in self.pulls.items() if pull.needs_before}
 
     def local_steps(self, steps: int | None = None, seconds: float | None = None) -> Iterator[int]:
@@ -223,8 +227,8 @@ class Party:
             number += 1
 
     def reply(
-        self, arrays: Mapping[str, Host], metrics: Mapping[str, float] | None = None,
-        extra: Mapping[str, Host] | None = None,
+        self, arrays: Mapping[str, NumpyArray], metrics: Mapping[str, float] | None = None,
+        extra: Mapping[str, NumpyArray] | None = None,
     ) -> Message:  # fmt: skip
         """Save w_k (l. 14, 8) and return the reply. A model with NaN or Inf is not saved or sent.
 
@@ -258,7 +262,9 @@ class Party:
         content[CONFIG] = ConfigRecord({SECRET: self._secret})
         return Message(content=RecordDict(content), reply_to=self._message)
 
-    def _load(self, others: Any) -> tuple[Host | None, dict[str, Host], dict[str, Host]]:
+    def _load(
+        self, others: Any
+    ) -> tuple[NumpyArray | None, dict[str, NumpyArray], dict[str, NumpyArray]]:
         """Load the shared and the private part of the party's model, its extra arrays and its secret.
 
         The model is None if there is none with these private parameters.

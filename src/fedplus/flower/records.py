@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from flwr.app import Array, ArrayRecord
 
-from fedplus._types import Host, Layout
+from fedplus._types import Layout, NumpyArray
 from fedplus.check import require
 
 ARRAYS, METRICS, CONFIG = "arrays", "metrics", "config"
@@ -28,7 +28,7 @@ class Shapes(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Host]) -> "Shapes":
+    def from_arrays(cls, arrays: Mapping[str, NumpyArray]) -> "Shapes":
         """Return the names and shapes of a model's arrays.
 
         Raises:
@@ -58,7 +58,7 @@ class Shapes(NamedTuple):
         """The name and size of each parameter, as ``Blocks`` expects them."""
         return tuple(zip(self.names, self.sizes, strict=True))
 
-    def require_same(self, arrays: Mapping[str, Host]) -> None:
+    def require_same(self, arrays: Mapping[str, NumpyArray]) -> None:
         """Require arrays of these names and shapes.
 
         Raises:
@@ -72,7 +72,7 @@ class Shapes(NamedTuple):
             got = np.shape(arrays[name])
             require(got == shape, f"arrays[{name!r}]", f"shape {got}", f"of shape {shape}")
 
-    def flatten(self, arrays: Mapping[str, Host]) -> Host:
+    def flatten(self, arrays: Mapping[str, NumpyArray]) -> NumpyArray:
         """Return the arrays as one vector of shape ``(d,)``.
 
         Raises:
@@ -82,7 +82,7 @@ class Shapes(NamedTuple):
         parts = [np.asarray(arrays[name], DTYPE).ravel() for name in self.names]
         return np.concatenate(parts)
 
-    def unflatten(self, w: Host) -> dict[str, Host]:
+    def unflatten(self, w: NumpyArray) -> dict[str, NumpyArray]:
         """Return the arrays of a flat vector, by name."""
         parts = np.split(np.asarray(w, DTYPE), np.cumsum(self.sizes)[:-1])
         return {
@@ -101,11 +101,11 @@ def short_identity(identity: str) -> str:
     return identity[:16]
 
 
-def to_record(arrays: Mapping[str, Host]) -> ArrayRecord:
+def to_record(arrays: Mapping[str, NumpyArray]) -> ArrayRecord:
     """Return arrays as a record for a message."""
     return ArrayRecord({n: Array(np.asarray(a, DTYPE, order="C")) for n, a in arrays.items()})
 
 
-def from_record(record: ArrayRecord) -> dict[str, Host]:
+def from_record(record: ArrayRecord) -> dict[str, NumpyArray]:
     """Return the arrays of a record from a trusted sender; for others use ``check_reply``."""
     return {name: array.numpy() for name, array in record.items()}

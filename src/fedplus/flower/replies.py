@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.flower.records import ARRAYS, CONFIG, DTYPE, METRICS, SECRET, Shapes, hash_secret
 
 MAX_HEADER = 1024
@@ -36,7 +36,7 @@ class Reply(NamedTuple):
 
     node: int
     """The sender, as Flower knows it from the authenticated connection."""
-    w: Host
+    w: NumpyArray
     metrics: dict[str, float]
     identity: str | None = None
     """SHA-256 of the secret that the party sent, if it sent one."""
@@ -123,7 +123,7 @@ def _problem_with_names(record: ArrayRecord, shapes: Shapes) -> str:
     return f"unknown parameters: {', '.join(map(repr, extra))}" if extra else ""
 
 
-def _decode(array: Array, name: str, shape: tuple[int, ...]) -> Host:
+def _decode(array: Array, name: str, shape: tuple[int, ...]) -> NumpyArray:
     """Return the entries of an array; its type and size are checked before its bytes are read."""
     if tuple(array.shape) != shape:
         raise ValueError(f"{name} has shape {tuple(array.shape)}, not {shape}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from flwr.common import log
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import SettingError
 from fedplus.experiments.round_lines import json_numbers, summarise_scores
 from fedplus.experiments.run_folder import PARTIES, ROUNDS, RunFolder
@@ -91,7 +91,7 @@ class RunLog:
 
     def add_round(
         self, round_: int, replies: Sequence[Reply], norms: Mapping[int, float],
-        change: Host, aggregate: Any, dropped: int,
+        change: NumpyArray, aggregate: Any, dropped: int,
     ) -> None:  # fmt: skip
         """Append a round to ``rounds.jsonl``.
 

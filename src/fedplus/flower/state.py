@@ -14,7 +14,7 @@ import numpy as np
 from flwr.common import log
 
 from fedplus._checkpoint_file import Checkpoint, changed_settings, save
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import SettingError
 from fedplus.flower.records import Shapes
 from fedplus.flower.restore import latest_intact_checkpoint
@@ -32,10 +32,10 @@ class ServerState:
     shapes: Shapes
     federation: str
     """The name under which parties save their models; a restarted server keeps it."""
-    w_global: Host
+    w_global: NumpyArray
     settings: dict[str, Any]
     """The settings of the method, by name."""
-    models: dict[int, Host] = dataclasses.field(default_factory=dict)
+    models: dict[int, NumpyArray] = dataclasses.field(default_factory=dict)
     """The last accepted model of each party, by node."""
     parties: list[int] = dataclasses.field(default_factory=list)
     """The nodes in the order of their first accepted reply, which is their order in the run folder."""
@@ -45,18 +45,18 @@ class ServerState:
     """One entry for each time that the federation continued with other settings."""
     joined: set[int] = dataclasses.field(default_factory=set)
     """The nodes that had an accepted reply."""
-    left: set[int] = dataclasses.field(default_factory=set)
+    departed: set[int] = dataclasses.field(default_factory=set)
     """The nodes that were forgotten and had no accepted reply since."""
-    w_first: Host | None = None
+    w_first: NumpyArray | None = None
     """The first model, if parties start from it (``join="first"``)."""
-    server: Any = ()
+    server_state: Any = ()
     """The state of the server's optimizer."""
     rounds_done: int = 0
     """The number of rounds, including skipped ones."""
     rounds_skipped: int = 0
 
     @classmethod
-    def create(cls, arrays: Mapping[str, Host], settings: Mapping[str, Any]) -> "ServerState":
+    def create(cls, arrays: Mapping[str, NumpyArray], settings: Mapping[str, Any]) -> "ServerState":
         """Return the state of a new federation.
 
         Args:
@@ -68,7 +68,7 @@ class ServerState:
 
     @classmethod
     def restore(
-        cls, arrays: Mapping[str, Host], folder: Path, settings: Mapping[str, Any],
+        cls, arrays: Mapping[str, NumpyArray], folder: Path, settings: Mapping[str, Any],
         allow_changes: bool,
     ) -> "ServerState":  # fmt: skip
         """Return the state from the newest checkpoint, or of a new federation if there is none.
@@ -97,10 +97,10 @@ class ServerState:
         state.identities = {int(node): value for node, value in saved.get("identities", {}).items()}
         state.parties = list(map(int, saved.get("parties", ())))
         state.joined = set(saved.get("joined", (*nodes, *state.parties)))
-        state.left = set(saved.get("left", ()))
+        state.departed = set(saved.get("left", ()))
         state.w_first = saved_arrays.get("w_first")
         leaves = sorted(name for name in saved_arrays if name.startswith(SERVER_PREFIX))
-        state.server = [saved_arrays[name] for name in leaves]
+        state.server_state = [saved_arrays[name] for name in leaves]
         if "first" in saved_arrays:  # The old format also has parties that have never replied.
             first = saved_arrays["first"]
             state.models = {
@@ -136,7 +136,7 @@ class ServerState:
         for node in nodes:
             has_model = self.models.pop(node, None) is not None
             self.identities.pop(node, None)
-            self.left.add(node)
+            self.departed.add(node)
             log(
                 INFO, "forget: node %s %s", node, "is removed" if has_model else "has no model here"
             )
@@ -148,11 +148,11 @@ class ServerState:
             initial: The state before the first round.
         """
         leaves, structure = jax.tree.flatten(jax.tree.map(jnp.asarray, initial))
-        saved = list(map(jnp.asarray, self.server))
+        saved = list(map(jnp.asarray, self.server_state))
         is_same = [(x.shape, x.dtype) for x in saved] == [(x.shape, x.dtype) for x in leaves]
         if saved and leaves and not is_same:
             log(WARNING, "The server's optimizer is another one and begins with a new state")
-        self.server = jax.tree.unflatten(structure, saved) if is_same else initial
+        self.server_state = jax.tree.unflatten(structure, saved) if is_same else initial
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint to a folder, which keeps the last two."""
@@ -165,12 +165,12 @@ class ServerState:
         }
         if self.w_first is not None:
             arrays["w_first"] = self.w_first
-        for i, leaf in enumerate(jax.tree.leaves(self.server)):
+        for i, leaf in enumerate(jax.tree.leaves(self.server_state)):
             arrays[f"{SERVER_PREFIX}{i:03d}"] = np.asarray(leaf)
         settings = {
             "shapes": self.shapes.to_json(), "federation": self.federation,
             "skipped": self.rounds_skipped, "method": self.settings, "changes": self.changes,
             "parties": self.parties, "identities": self.identities,
-            "joined": sorted(self.joined), "left": sorted(self.left),
+            "joined": sorted(self.joined), "left": sorted(self.departed),
         }  # fmt: skip
         save(folder, Checkpoint(self.rounds_done, settings, arrays))

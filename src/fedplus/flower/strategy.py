@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from typing_extensions import override
 
 from fedplus import algorithm
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.aggregation import Aggregate
 from fedplus.check import require, require_integer, require_number
 from fedplus.experiments.lock import folder_lock
@@ -122,11 +122,16 @@ class FedPlus(Strategy):
     @property
     def state(self) -> ServerState:
         """w̃, W and the progress of the federation, available once it has started."""
-        require(self._state is not None, "the federation", "none", "started", "Call run first.")
+        require(
+            self._state is not None,
+            "FedPlus.state",
+            "no federation yet",
+            "read after run has begun",
+        )
         assert self._state is not None
         return self._state
 
-    def run(self, grid: Grid, arrays: Mapping[str, Host]) -> Result:
+    def run(self, grid: Grid, arrays: Mapping[str, NumpyArray]) -> Result:
         """Train from a first model, or continue from the checkpoint in the folder.
 
         Args:
@@ -145,7 +150,7 @@ class FedPlus(Strategy):
         with folder_lock(self._folder):
             return self._run(grid, arrays)
 
-    def _run(self, grid: Grid, arrays: Mapping[str, Host]) -> Result:
+    def _run(self, grid: Grid, arrays: Mapping[str, NumpyArray]) -> Result:
         state = self._init_state(arrays)
         ignored = ignored_settings(self._method)
         if ignored:
@@ -173,20 +178,20 @@ class FedPlus(Strategy):
         if self._run_log is not None:
             self._run_log.write_status(state, message)
 
-    def _init_state(self, arrays: Mapping[str, Host]) -> ServerState:
+    def _init_state(self, arrays: Mapping[str, NumpyArray]) -> ServerState:
         arrays = shared_arrays(self._method, arrays)
         state = self._state = self._create_or_restore(arrays)
         if self._method.join == "current":
             state.w_first = None
         elif state.w_first is None:
             state.w_first = state.shapes.flatten(arrays)
-        server = at_round(self._method, 0).server
+        server = at_round(self._method, 0).server_optimizer
         state.init_server_optimizer(
             () if server is None else server.init(jnp.asarray(state.w_global))
         )
         return state
 
-    def _create_or_restore(self, arrays: Mapping[str, Host]) -> ServerState:
+    def _create_or_restore(self, arrays: Mapping[str, NumpyArray]) -> ServerState:
         if self._folder is None:
             return ServerState.create(arrays, self._settings)
         state = ServerState.restore(
@@ -284,13 +289,14 @@ class FedPlus(Strategy):
         models = [by_node[node] for node in sorted(by_node)]
         if self._parties is not None:
             assert state.w_first is not None
-            waiting = self._parties - len(state.joined | state.left)
+            waiting = self._parties - len(state.joined | state.departed)
             models += [state.w_first] * waiting
         result = self._aggregate(method, models)  # l. 10
         w = result.w
-        if method.server is not None:
+        if method.server_optimizer is not None:
             w_global = jnp.asarray(state.w_global)
-            w, state.server = method.server.step(w_global, jnp.asarray(w), state.server)
+            optimizer = method.server_optimizer
+            w, state.server_state = optimizer.step(w_global, jnp.asarray(w), state.server_state)
         state.w_global = np.asarray(w)
         if method.over == "active":
             state.models = {}
@@ -308,7 +314,7 @@ class FedPlus(Strategy):
         }  # fmt: skip
         return to_record(state.shapes.unflatten(state.w_global)), MetricRecord(metrics)
 
-    def _aggregate(self, method: algorithm.FedPlus, models: list[Host]) -> Aggregate:
+    def _aggregate(self, method: algorithm.FedPlus, models: list[NumpyArray]) -> Aggregate:
         """Aggregate the models with few compiled programs.
 
         JAX compiles a program for each number of models and caches it, about 10 MB each. If parties
@@ -325,7 +331,7 @@ class FedPlus(Strategy):
 
     def _figures(
         self, method: algorithm.FedPlus, replies: list[Reply]
-    ) -> tuple[dict[int, float], Host]:
+    ) -> tuple[dict[int, float], NumpyArray]:
         """Return ‖v_k‖ of each reply, and how far the aggregation moves the party's next start."""
         psi, w_global = method.shared_psi, jnp.asarray(self.state.w_global)
         lam = jnp.asarray(per_entry(method.local.lam))

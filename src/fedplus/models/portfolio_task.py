@@ -5,7 +5,7 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 
-from fedplus._types import Array, Host
+from fedplus._types import Array, NumpyArray
 from fedplus.check import require_number
 from fedplus.models.task import Outputs, PerSample, Task
 
@@ -67,7 +67,7 @@ def portfolio_growth(cost: float = 0.0025) -> Task:
     return Task("growth", loss, score, "log return a day", "higher", _uniform_portfolios)
 
 
-def _uniform_portfolios(relatives: Host) -> Host:
+def _uniform_portfolios(relatives: NumpyArray) -> NumpyArray:
     """Return the uniform portfolio for every day, (1, L, 1 + assets)."""
     growth = relatives[:1] if relatives.ndim == 3 else relatives[:1, None]
     cash = np.ones((*growth.shape[:-1], 1), growth.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from jax import lax
 
-from fedplus._types import Array, Host
+from fedplus._types import Array, NumpyArray
 
 Outputs = Array
 PerSample = Array
@@ -25,7 +25,7 @@ class Task(NamedTuple):
     score_name: str
     better: Literal["higher", "lower"]
     """Whether a higher or a lower mean score is better."""
-    constant: Callable[[Host], Host] | None = None
+    constant: Callable[[NumpyArray], NumpyArray] | None = None
     """A party's training labels (n, ...) ↦ the best constant outputs (1, ...), as a baseline.
 
     It uses NumPy because JAX would compile it for each number of samples.
@@ -76,17 +76,17 @@ def _half_squared_error(outputs: Outputs, y: Array) -> PerSample:
     return 0.5 * _squared_error(outputs, y)
 
 
-def _most_frequent_class(y: Host) -> Host:
+def _most_frequent_class(y: NumpyArray) -> NumpyArray:
     labels, counts = np.unique(y, return_counts=True)
     classes = np.arange(max(int(labels[-1]) + 1, 2))
     return np.asarray(classes == labels[np.argmax(counts)], np.float32)[None]
 
 
-def _more_frequent_sign(y: Host) -> Host:
+def _more_frequent_sign(y: NumpyArray) -> NumpyArray:
     return np.full((1, 1), 1.0 if np.mean(np.asarray(y) > 0) > 0.5 else -1.0, np.float32)
 
 
-def _mean(y: Host) -> Host:
+def _mean(y: NumpyArray) -> NumpyArray:
     return np.asarray(np.mean(y, axis=0, dtype=float, keepdims=True))
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedplus.report.run_data import Host
+from fedplus._types import NumpyArray
 
 MAX_LINE_POINTS = 4_000
 """The largest number of points of all lines of a chart together."""
@@ -17,7 +17,7 @@ MAX_COLUMNS = 100
 """The largest number of evaluated rounds in a chart with values for each party."""
 
 
-def even_indices(n: int, most: int) -> Host:
+def even_indices(n: int, most: int) -> NumpyArray:
     """Return at most ``most`` evenly spaced indices of ``range(n)``, with the first and the last."""
     return (
         np.arange(n)
@@ -26,12 +26,12 @@ def even_indices(n: int, most: int) -> Host:
     )
 
 
-def end_indices(n: int, most: int) -> Host:
+def end_indices(n: int, most: int) -> NumpyArray:
     """Return at most ``most`` indices of ``range(n)``, half from the start and half from the end."""
     return np.arange(n) if n <= most else np.r_[: most // 2, n - (most - most // 2) : n]
 
 
-def peak_indices(y: Host, most: int) -> Host:
+def peak_indices(y: NumpyArray, most: int) -> NumpyArray:
     """Return at most ``most`` indices of y: the maximum of each interval, so that peaks remain."""
     if y.size <= most:
         return np.arange(y.size)

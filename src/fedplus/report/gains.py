@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from fedplus._types import NumpyArray
 from fedplus.report import downsample
 from fedplus.report.formatting import Score, count_of, round_for_json
 from fedplus.report.groups import Group, mean_over_seeds
 from fedplus.report.party_charts import Section, chart_option, chart_section, party_name, seeds_text
-from fedplus.report.run_data import Host
 from fedplus.report.tables import LOCAL
 
 MAX_DUMBBELLS = 60
@@ -19,11 +19,11 @@ MAX_DOTS = 200
 
 
 def gains_section(groups: Sequence[Group], score: Score, best: str) -> Section | None:
-    """Return section 5: each party's gain over local training, or over the global model."""
-    evaluated = [group for group in groups if group.evaluated]
+    """Return the section with each party's gain over local training, or over the global model."""
+    evaluated = [group for group in groups if group.evaluated_runs]
     options = []
     for group in [g for g in evaluated if g.method != "local"] or evaluated:
-        runs = group.same_parties
+        runs = group.runs_with_same_parties
         names = np.array(runs[0].names)
         personal = mean_over_seeds([run.personal_scores[-1] for run in runs])
         global_ = mean_over_seeds([run.global_scores[-1] for run in runs])
@@ -76,26 +76,31 @@ def gains_section(groups: Sequence[Group], score: Score, best: str) -> Section |
                     "Whiskers: 5 to 95 % of the parties. " + seeds_text(evaluated))  # fmt: skip
 
 
-def find_local_scores(group: Group, groups: Sequence[Group]) -> Host:
+def find_local_scores(group: Group, groups: Sequence[Group]) -> NumpyArray:
     """Return the parties' scores with local training.
 
     They are recorded in the runs of the group, or come from runs of the method ``local`` on the same
     data. Unknown scores are NaN.
     """
-    runs = group.same_parties
+    runs = group.runs_with_same_parties
     local = mean_over_seeds([run.local_scores for run in runs])
     if not np.isfinite(local).any():
         for other in groups:
             if other.method != "local" or other.data != group.data:
                 continue
-            local_runs = other.same_parties
+            local_runs = other.runs_with_same_parties
             if local_runs and local_runs[0].names == runs[0].names:
                 return mean_over_seeds([run.personal_scores[-1] for run in local_runs])
     return local
 
 
 def _describe_gains(
-    group: Group, names: Host, gain: Host, order: Host, baseline_name: str, score: Score
+    group: Group,
+    names: NumpyArray,
+    gain: NumpyArray,
+    order: NumpyArray,
+    baseline_name: str,
+    score: Score,
 ) -> str:
     winners, losers = int((gain > 0).sum()), int((gain < 0).sum())
     best, worst = order[-1], order[0]
@@ -114,7 +119,7 @@ def _describe_gains(
     return sentence + "."
 
 
-def _box_plot(name: str, values: Host) -> dict[str, Any]:
+def _box_plot(name: str, values: NumpyArray) -> dict[str, Any]:
     known = np.sort(values[np.isfinite(values)])
     fences = np.quantile(known, (0.05, 0.25, 0.5, 0.75, 0.95))
     return {

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedplus._types import NumpyArray
 from fedplus.check import SettingError
 from fedplus.methods import METHODS
 from fedplus.report.formatting import Score
-from fedplus.report.run_data import Host, RunData, finite_mean
+from fedplus.report.run_data import RunData, finite_mean
 
 
 class Group(NamedTuple):
@@ -32,25 +33,25 @@ class Group(NamedTuple):
         return str(self.runs[0].status.get("data", ""))
 
     @property
-    def evaluated(self) -> list[RunData]:
+    def evaluated_runs(self) -> list[RunData]:
         """Return the runs with an evaluated round; failed ones only if all of them failed."""
         evaluated = [run for run in self.runs if run.rounds.size]
         return [run for run in evaluated if run.status.get("state") != "failed"] or evaluated
 
     @property
-    def successful(self) -> list[RunData]:
+    def successful_runs(self) -> list[RunData]:
         """Return the evaluated runs that did not fail; these are compared with other methods."""
-        return [run for run in self.evaluated if run.status.get("state") != "failed"]
+        return [run for run in self.evaluated_runs if run.status.get("state") != "failed"]
 
     @property
-    def same_parties(self) -> list[RunData]:
+    def runs_with_same_parties(self) -> list[RunData]:
         """Return the evaluated runs with the parties of the first one, for charts of parties."""
-        first = self.evaluated[:1]
-        return [run for run in self.evaluated if _parties(run) == _parties(first[0])]
+        first = self.evaluated_runs[:1]
+        return [run for run in self.evaluated_runs if _parties(run) == _parties(first[0])]
 
-    def final(self, key: str) -> Host:
+    def final(self, key: str) -> NumpyArray:
         """Return a summary value at the last evaluation of each successful run."""
-        return np.array([run.summaries[key][-1] for run in self.successful])
+        return np.array([run.summaries[key][-1] for run in self.successful_runs])
 
 
 def group_runs(runs: Sequence[RunData]) -> list[Group]:
@@ -95,13 +96,13 @@ def score_of(groups: Sequence[Group]) -> Score:
 class Curve(NamedTuple):
     """A value over rounds: mean and standard deviation over the runs that have the round."""
 
-    x: Host
-    y: Host
-    std: Host
+    x: NumpyArray
+    y: NumpyArray
+    std: NumpyArray
     """NaN at rounds that only one run has."""
 
 
-def average_curves(series: Sequence[tuple[Host, Host]]) -> Curve:
+def average_curves(series: Sequence[tuple[NumpyArray, NumpyArray]]) -> Curve:
     """Average the (rounds, values) of several seeds; leave out rounds with a non-finite value."""
     x = np.unique(np.concatenate([np.zeros(0), *(rounds for rounds, _ in series)]))
     table = np.zeros((len(series), x.size))
@@ -117,7 +118,7 @@ def average_curves(series: Sequence[tuple[Host, Host]]) -> Curve:
     return Curve(x[finite], y[finite], std[finite])
 
 
-def mean_over_seeds(values: Sequence[Host]) -> Host:
+def mean_over_seeds(values: Sequence[NumpyArray]) -> NumpyArray:
     """Return the mean over seeds for each party; ``values`` has one array per seed."""
     return np.asarray(finite_mean(np.stack(values), 0))
 

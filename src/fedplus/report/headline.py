@@ -38,7 +38,7 @@ def headline(groups: Sequence[Group], score: Score, where: str = "") -> str:
         score: Name and direction of the score.
         where: Start of the first sentence, e.g. "On mnist, ".
     """
-    successful = [group for group in groups if group.successful]
+    successful = [group for group in groups if group.successful_runs]
     federated = [group for group in successful if group.method != "local"] or successful
     top = best_group(federated, score)
     assert top is not None
@@ -56,7 +56,7 @@ def best_group(groups: Sequence[Group], score: Score) -> Group | None:
         mean = mean_or_nan(group.final("mean"))
         return score.sign * mean if np.isfinite(mean) else -np.inf
 
-    return max((group for group in groups if group.successful), key=key, default=None)
+    return max((group for group in groups if group.successful_runs), key=key, default=None)
 
 
 class _Alternative(NamedTuple):
@@ -117,7 +117,11 @@ def _better_alternatives(top: Group, groups: Sequence[Group], score: Score) -> l
 
 def _ranking(top: Group, groups: Sequence[Group], score: Score) -> str:
     """Return how the method compares with the other methods, claiming only what is significant."""
-    seeds = f" over {count_of(len(top.successful), 'seed')}" if len(top.successful) > 1 else ""
+    seeds = (
+        f" over {count_of(len(top.successful_runs), 'seed')}"
+        if len(top.successful_runs) > 1
+        else ""
+    )
     mean = score.text(mean_or_nan(top.final("mean")))
     if len(groups) == 1:
         return f"{top.label} has a mean {score.name} of {mean}{seeds}"
@@ -161,11 +165,13 @@ def _details(top: Group, groups: Sequence[Group], score: Score) -> str:
         if worst != score.text(mean_or_nan(top.final("worst"))):
             text += f", under {other.label} the worst has {worst}"
     outliers = list(
-        dict.fromkeys(name for run in top.successful for name in run.names if name in run.outliers)
+        dict.fromkeys(
+            name for run in top.successful_runs for name in run.names if name in run.outliers
+        )
     )
     if not outliers:
         return text
-    scores = [mean_or_nan(run.personal_scores[-1][run.is_outlier]) for run in top.successful]
+    scores = [mean_or_nan(run.personal_scores[-1][run.is_outlier]) for run in top.successful_runs]
     if len(outliers) == 1:
         subject, pronoun = f"Party {outliers[0]} is an outlier", "it"
     elif len(outliers) <= MAX_NAMED_OUTLIERS:

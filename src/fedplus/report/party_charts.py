@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from fedplus._types import NumpyArray
 from fedplus.report import downsample
 from fedplus.report.formatting import Score, join_names, round_for_json
 from fedplus.report.groups import Group, mean_over_seeds
-from fedplus.report.run_data import Host
 
 Section = dict[str, Any]
 MAX_NORM_LINES = 100
@@ -19,12 +19,12 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def heat_map_section(groups: Sequence[Group], score: Score, best: str) -> Section | None:
-    """Return section 4, a heat map of the personal scores; ``best`` is the label shown first."""
-    evaluated = [group for group in groups if group.evaluated]
+    """Return the section with a heat map of the personal scores; ``best`` is the label shown first."""
+    evaluated = [group for group in groups if group.evaluated_runs]
     cells = downsample.MAX_CELLS // max(1, len(evaluated))
     options = []
     for group in evaluated:
-        runs = group.same_parties
+        runs = group.runs_with_same_parties
         if not runs[0].names:
             continue
         rounds = np.unique(np.concatenate([run.rounds for run in runs]))
@@ -67,10 +67,10 @@ def heat_map_section(groups: Sequence[Group], score: Score, best: str) -> Sectio
 
 
 def personal_norm_section(groups: Sequence[Group], best: str) -> Section | None:
-    """Return section 8, the norms ‖v_k‖ of the personal parts; ``best`` is the label shown first."""
+    """Return the section with the norms ‖v_k‖; ``best`` is the label shown first."""
     options = []
-    for group in (g for g in groups if g.evaluated):
-        runs = group.same_parties
+    for group in (g for g in groups if g.evaluated_runs):
+        runs = group.runs_with_same_parties
         norms = [np.asarray(run.v_norm) for run in runs]
         if not any(np.nanmax(each, initial=0.0) > 0 for each in norms):
             continue  # A method without personal parts.
@@ -117,7 +117,7 @@ def personal_norm_section(groups: Sequence[Group], best: str) -> Section | None:
                     "vₖ is the personal part that party k adds to the global model.")  # fmt: skip
 
 
-def _select_rounds(rounds: Host, values: Host, columns: Host) -> Host:
+def _select_rounds(rounds: NumpyArray, values: NumpyArray, columns: NumpyArray) -> NumpyArray:
     """Return the rows of ``values`` for the rounds ``columns``; NaN for rounds that a run lacks."""
     selected = np.full((columns.size, values.shape[1]), np.nan)
     is_known = np.isin(columns, rounds)
@@ -125,7 +125,7 @@ def _select_rounds(rounds: Host, values: Host, columns: Host) -> Host:
     return selected
 
 
-def _row_quantiles(table: Host) -> Host:
+def _row_quantiles(table: NumpyArray) -> NumpyArray:
     """Return the quantiles of each row over its finite entries; NaN if it has none."""
     finite_rows = (row[np.isfinite(row)] for row in table)
     unknown = np.full(len(QUANTILES), np.nan)
@@ -144,9 +144,9 @@ def chart_option(group: Group, finding: str, charts: list[dict[str, Any]]) -> di
 
 def seeds_text(groups: Sequence[Group]) -> str:
     """Return the note on the seeds that a chart of parties shows."""
-    if any(len(group.same_parties) < len(group.evaluated) for group in groups):
+    if any(len(group.runs_with_same_parties) < len(group.evaluated_runs) for group in groups):
         return "The parties differ between seeds; shown are those of each method's first seed."
-    return "Mean over the seeds." if any(len(group.evaluated) > 1 for group in groups) else ""
+    return "Mean over the seeds." if any(len(group.evaluated_runs) > 1 for group in groups) else ""
 
 
 def chart_section(

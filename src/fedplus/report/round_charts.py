@@ -71,14 +71,14 @@ def round_values(key: str) -> Series:
 def curves_by_label(groups: Sequence[Group], series: Series) -> list[tuple[Group, int, Curve]]:
     """Return the groups that have this series, each with its index and its curve over seeds."""
     curves = [
-        (group, i, average_curves([series(run) for run in group.evaluated]))
+        (group, i, average_curves([series(run) for run in group.evaluated_runs]))
         for i, group in enumerate(groups)
     ]
     return [(group, i, curve) for group, i, curve in curves if curve.x.size]
 
 
 def learning_section(groups: Sequence[Group], score: Score) -> Section | None:
-    """Return section 3, the learning curves."""
+    """Return the section with the learning curves."""
     options = []
     for name, key in (
         ("mean over the parties", "mean"), ("worst party", "worst"),
@@ -104,7 +104,7 @@ def learning_section(groups: Sequence[Group], score: Score) -> Section | None:
             ]
             table = {"head": ["", "after", "first evaluation", "last evaluation"], "rows": rows}
             options.append({"name": name, "finding": finding, "charts": [chart], "table": table})
-    has_bands = any(len(group.evaluated) > 1 for group in groups)
+    has_bands = any(len(group.evaluated_runs) > 1 for group in groups)
     note = "Bands: ± one standard deviation over seeds." if has_bands else ""
     return choice_section("learning", "Learning curves", options, "Show", note=note)
 
@@ -126,7 +126,7 @@ def _describe_final_values(curves: Sequence[tuple[Group, int, Curve]], score: Sc
 
 
 def weight_change_section(groups: Sequence[Group]) -> Section | None:
-    """Return section 6, the weight change at aggregation.
+    """Return the section with the weight change at aggregation.
 
     Paper: Figure 1.
     """
@@ -185,7 +185,7 @@ def _describe_peaks(peaks: Sequence[tuple[float, float, Group]]) -> str:
 
 
 def lambda_path_section(groups: Sequence[Group], score: Score) -> Section | None:
-    """Return section 7, the scores between personal and global models, if they were recorded.
+    """Return the section with the scores between personal and global models, if they were recorded.
 
     Paper: Figure 3.
     """

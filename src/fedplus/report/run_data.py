@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from fedplus._types import NumpyArray
 from fedplus.check import SettingError
 from fedplus.experiments.run_folder import (
     ENV,
@@ -22,7 +23,6 @@ from fedplus.experiments.run_folder import (
     require_regular_file,
 )
 
-Host = np.ndarray
 MAX_ABS = 1e100
 """Larger numbers are treated like NaN, because their squares would overflow."""
 TEXTS = ("state", "label", "method", "data", "model", "score_name", "better", "message")
@@ -47,27 +47,27 @@ class RunData:
     """Training and test samples; with the names and outliers they identify the parties."""
     outliers: frozenset[str]
     stand_in_for: str
-    local_scores: Host
+    local_scores: NumpyArray
     """(N,) scores of local training."""
-    constant_scores: Host
+    constant_scores: NumpyArray
     """(N,) scores of a constant answer, such as the majority class."""
-    rounds: Host
+    rounds: NumpyArray
     """(T,) rounds done at each evaluation."""
-    personal_scores: Host
+    personal_scores: NumpyArray
     """(T, N) scores of the personal models."""
-    global_scores: Host
+    global_scores: NumpyArray
     """(T, N) scores of the global model."""
-    v_norm: Host
+    v_norm: NumpyArray
     """(T, N) norms ‖v_k‖ of the personal parts."""
-    summaries: dict[str, Host]
+    summaries: dict[str, NumpyArray]
     """(T,) mean and worst personal score, mean global score, mean loss, and F_σ, by name."""
-    figures: dict[str, Host]
+    figures: dict[str, NumpyArray]
     """Values of each round, by name (``FIGURES``)."""
-    repeated: Host
+    repeated: NumpyArray
     """(N,) rounds in which a party's local steps diverged and were repeated."""
-    given_up: Host
+    given_up: NumpyArray
     """(N,) rounds in which they were given up after that."""
-    path: tuple[list[float], Host] | None
+    path: tuple[list[float], NumpyArray] | None
     """λ, and the mean score over the parties at the last evaluation with a λ-path."""
 
     @property
@@ -76,7 +76,7 @@ class RunData:
         return "standardise = true" in self.spec
 
     @property
-    def is_outlier(self) -> Host:
+    def is_outlier(self) -> NumpyArray:
         """Return an (N,) boolean array that marks the outliers."""
         return np.array([name in self.outliers for name in self.names], bool)
 
@@ -181,7 +181,7 @@ class _Line:
         self.path = _parse_path(_table(line, "path", where), where)
 
 
-def _parse_path(path: dict[str, Any], where: str) -> tuple[list[float], Host] | None:
+def _parse_path(path: dict[str, Any], where: str) -> tuple[list[float], NumpyArray] | None:
     if not path:
         return None
     lambdas = _floats(_list(path, "lambda", where), where).tolist()
@@ -252,7 +252,7 @@ def _table(line: dict[str, Any], key: str, where: str) -> dict[str, Any]:
     return value or {}
 
 
-def _floats(values: Any, where: str) -> Host:
+def _floats(values: Any, where: str) -> NumpyArray:
     """Return a list of numbers as an array; null and numbers beyond ``MAX_ABS`` become NaN."""
     try:
         array = np.array(values, float)
@@ -263,7 +263,7 @@ def _floats(values: Any, where: str) -> Host:
     return np.where(np.abs(array) <= MAX_ABS, array, np.nan)
 
 
-def _array(values: Any, n: int, where: str) -> Host:
+def _array(values: Any, n: int, where: str) -> NumpyArray:
     """Return an (n,) array; missing entries are NaN, because parties may have joined later."""
     if values is None:
         return np.full(n, np.nan)
@@ -273,7 +273,7 @@ def _array(values: Any, n: int, where: str) -> Host:
     return np.concatenate([known, np.full(n - known.size, np.nan)])
 
 
-def _stack(rows: list[Host], n: int) -> Host:
+def _stack(rows: list[NumpyArray], n: int) -> NumpyArray:
     return np.stack(rows) if rows else np.zeros((0, n))
 
 

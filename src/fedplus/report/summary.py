@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from fedplus._types import NumpyArray
 from fedplus.experiments.constant_answer_warning import constant_answer_warning
 from fedplus.report.formatting import Score, count_of, join_names
 from fedplus.report.groups import Group
 from fedplus.report.headline import headline
-from fedplus.report.run_data import Host, RunData, mean_or_nan
+from fedplus.report.run_data import RunData, mean_or_nan
 from fedplus.report.table_formats import footnote, marked_label, p_value
 from fedplus.report.tables import compare_groups
 
@@ -52,9 +53,9 @@ def verdict(groups: Sequence[Group], score: Score) -> str:
     sets = dict.fromkeys(group.data for group in groups)
     for data in sets:
         on_set = [group for group in groups if group.data == data]
-        successful = [group for group in on_set if group.successful]
+        successful = [group for group in on_set if group.successful_runs]
         if not successful:
-            failed = any(group.evaluated for group in on_set)
+            failed = any(group.evaluated_runs for group in on_set)
             state = "succeeded" if failed else "been evaluated yet"
             sentences.append(f"No run on {data} has {state}.")
             continue
@@ -91,7 +92,7 @@ def warnings(groups: Sequence[Group], score: Score) -> list[str]:
 def _divergence_warning(group: Group) -> str:
     """Return a warning that names the parties whose local steps diverged, or ""."""
     clauses = []
-    counts: tuple[tuple[str, Callable[[RunData], Host]], ...] = (
+    counts: tuple[tuple[str, Callable[[RunData], NumpyArray]], ...] = (
         ("were repeated with smaller gradients", lambda run: run.repeated),
         ("were given up even so", lambda run: run.given_up),
     )
@@ -115,7 +116,7 @@ def _divergence_warning(group: Group) -> str:
 
 def _constant_warning(group: Group, score: Score) -> str:
     """Return a warning if the finished runs of a method score below a constant answer."""
-    finished = [run for run in group.successful if run.status.get("state") == "finished"]
+    finished = [run for run in group.successful_runs if run.status.get("state") == "finished"]
     if not finished:
         return ""
     mean = mean_or_nan([mean_or_nan(run.personal_scores[-1]) for run in finished])
@@ -137,6 +138,6 @@ def stand_in_note(groups: Sequence[Group]) -> str:
 
 
 def _describe_divergence(group: Group) -> str:
-    count = sum(int((~np.isfinite(run.personal_scores[-1])).sum()) for run in group.evaluated)
+    count = sum(int((~np.isfinite(run.personal_scores[-1])).sum()) for run in group.evaluated_runs)
     subject = f"{count_of(count, 'score')} at the last evaluation {'is' if count == 1 else 'are'}"
     return f"Under {group.label} {subject} not a finite number." if count else ""

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedplus._types import NumpyArray
 from fedplus.experiments.constant_answer_warning import ANSWER_NAMES
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.report.formatting import Score
 from fedplus.report.groups import Group, group_runs, score_of
-from fedplus.report.run_data import Host, RunData, mean_or_nan, read_run_data, worst_or_nan
+from fedplus.report.run_data import RunData, mean_or_nan, read_run_data, worst_or_nan
 
 LOCAL, GLOBAL = "local SGD", "its global model"
 LEVEL = 0.05
@@ -26,7 +27,7 @@ class Row(NamedTuple):
     method: str | None
     """None for a reference."""
     seeds: tuple[int, ...]
-    columns: dict[str, Host]
+    columns: dict[str, NumpyArray]
     """One number per seed, by heading: mean, worst party; with outliers, also means of both kinds."""
     p: float | None = None
     """The p-value of the difference from the leading row, if there is a test."""
@@ -36,7 +37,7 @@ class Row(NamedTuple):
     """Whether the row leads, and the difference from every other method is significant."""
     note: str = ""
 
-    def means(self, seeds: Sequence[int]) -> Host:
+    def means(self, seeds: Sequence[int]) -> NumpyArray:
         """Return the mean scores with these seeds."""
         return np.asarray(self.columns["mean"][[self.seeds.index(seed) for seed in seeds]])
 
@@ -90,12 +91,14 @@ def method_row(group: Group, score: Score) -> Row:
     )
     notes = [f"failed {failed} of {len(group.runs)}"] * (failed > 0)
     notes += [f"{unfinished} not done"] * (unfinished > 0)
-    columns = _columns([(run, run.personal_scores[-1]) for run in group.successful], score)
-    return Row(group.label, group.method, _seeds(group.successful), columns, note=", ".join(notes))
+    columns = _columns([(run, run.personal_scores[-1]) for run in group.successful_runs], score)
+    return Row(
+        group.label, group.method, _seeds(group.successful_runs), columns, note=", ".join(notes)
+    )
 
 
 def reference_row(
-    label: str, groups: Sequence[Group], score: Score, scores: Callable[[RunData], Host]
+    label: str, groups: Sequence[Group], score: Score, scores: Callable[[RunData], NumpyArray]
 ) -> list[Row]:
     """Return the row of a reference, from one run per seed; an empty list if it is unknown.
 
@@ -105,7 +108,7 @@ def reference_row(
         score: The score.
         scores: Function that returns the parties' scores of the reference in a run.
     """
-    by_seed = {run.status.get("seed"): run for group in groups for run in group.evaluated}
+    by_seed = {run.status.get("seed"): run for group in groups for run in group.evaluated_runs}
     runs = [run for run in by_seed.values() if np.isfinite(scores(run)).any()]
     if not runs:
         return []
@@ -116,7 +119,7 @@ def _seeds(runs: Sequence[RunData]) -> tuple[int, ...]:
     return tuple(int(run.status.get("seed") or 0) for run in runs)
 
 
-def _columns(scores: Sequence[tuple[RunData, Host]], score: Score) -> dict[str, Host]:
+def _columns(scores: Sequence[tuple[RunData, NumpyArray]], score: Score) -> dict[str, NumpyArray]:
     if not scores:
         return {}
     columns = {

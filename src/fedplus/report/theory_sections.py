@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedplus._types import NumpyArray
 from fedplus.report.formatting import UNKNOWN, capitalised, count_of, join_names, significant_digits
 from fedplus.report.groups import Group
 from fedplus.report.round_charts import (
@@ -16,14 +17,14 @@ from fedplus.report.round_charts import (
     line_chart,
     round_values,
 )
-from fedplus.report.run_data import Host, RunData, finite_mean
+from fedplus.report.run_data import RunData, finite_mean
 
 ROUNDING = 1e-6
 """Relative increase of F_σ that rounding errors explain."""
 
 
 def theorem_1_section(groups: Sequence[Group]) -> Section | None:
-    """Return section 10, the certificate of Theorem 1 (F_σ never rises), if F_σ was recorded."""
+    """Return the section with the certificate of Theorem 1 (F_σ never rises), if F_σ was recorded."""
     curves = curves_by_label(groups, _recorded_objective)
     if not curves:
         return None
@@ -57,7 +58,7 @@ def theorem_1_section(groups: Sequence[Group]) -> Section | None:
     return choice_section("certificate", "Certificate of Theorem 1", [option], note=note)
 
 
-def _recorded_objective(run: RunData) -> tuple[Host, Host]:
+def _recorded_objective(run: RunData) -> tuple[NumpyArray, NumpyArray]:
     """Return the rounds where F_σ is known, and its values."""
     known = np.isfinite(run.summaries["objective"])
     return run.rounds[known], run.summaries["objective"][known]
@@ -66,7 +67,7 @@ def _recorded_objective(run: RunData) -> tuple[Host, Host]:
 def _largest_rise(group: Group) -> tuple[float, int | None]:
     """Return the largest relative rise of F_σ over all seeds, and the round after it (or None)."""
     largest: tuple[float, int | None] = (0.0, None)
-    for run in group.evaluated:
+    for run in group.evaluated_runs:
         rounds, objective = _recorded_objective(run)
         rise = np.diff(objective) / np.maximum(np.abs(objective[:-1]), 1e-30)
         if rise.size and rise.max() > max(ROUNDING, largest[0]):
@@ -75,7 +76,7 @@ def _largest_rise(group: Group) -> tuple[float, int | None]:
 
 
 def convergence_section(groups: Sequence[Group]) -> Section | None:
-    """Return section 9: iterations, residuals and dropped models of the aggregator."""
+    """Return the section with iterations, residuals and dropped models of the aggregator."""
     options, rows = [], []
     labels_by_problem: dict[str, list[str]] = {}
     for group in groups:

@@ -5,16 +5,16 @@ rounds, ``recorder.py`` to evaluate and record, and ``checkpointing.py`` to save
 """
 
 from fedplus.simulation import faults
-from fedplus.simulation.evaluate import Summary, majority_class
+from fedplus.simulation.evaluate import Summary, majority_class_accuracy
 from fedplus.simulation.faults import Fault
+from fedplus.simulation.participation import AbstractCohort, Stragglers, Trace, Uniform, Weighted
 from fedplus.simulation.round_statistics import RoundStatistics
 from fedplus.simulation.run import Run
-from fedplus.simulation.schedule import AbstractCohort, Stragglers, Trace, Uniform, Weighted
 from fedplus.simulation.simulate import DivergedError, simulate, sweep
 from fedplus.simulation.tune import Trial, TuningResult, tune
 
 __all__ = [
     "AbstractCohort", "DivergedError", "Fault", "RoundStatistics", "Run", "Stragglers", "Summary",
-    "Trace", "Trial", "TuningResult", "Uniform", "Weighted", "faults", "majority_class", "simulate",
-    "sweep", "tune",
+    "Trace", "Trial", "TuningResult", "Uniform", "Weighted", "faults", "majority_class_accuracy",
+    "simulate", "sweep", "tune",
 ]  # fmt: skip

@@ -24,15 +24,15 @@ from fedplus.simulation.cpu_devices import map_in_shards, run_rounds_on_all_core
 from fedplus.simulation.faults import AttackContext, Fault, transmit
 from fedplus.simulation.mesh import vmap_over_mesh
 from fedplus.simulation.minibatches import minibatches
+from fedplus.simulation.participation import AbstractCohort, Effort, Stragglers
 from fedplus.simulation.round_log import RoundLog
 from fedplus.simulation.round_statistics import RoundStatistics, round_statistics
-from fedplus.simulation.schedule import AbstractCohort, Effort, Stragglers
 from fedplus.work import Each, ScaledBatch, Work, map_sequentially, scale_gradient
 
 MAX_ROUNDS_PER_CALL = 256
 """The most rounds that one call of the program can run."""
-STANDARD_ERRORS, MULTIPLE = 3.0, 1.5
-"""The rise of a loss that counts as divergence."""
+MAX_RISE_IN_ERRORS, MAX_LOSS_RATIO = 3.0, 1.5
+"""A loss diverges if it rises by more standard errors than this, or to a larger multiple of itself."""
 LARGE_COHORT = 2**20
 """The number of entries of a cohort's models from which the program avoids a second copy of them."""
 EACH_BY_NAME: dict[str, Each] = {"vmap": jax.vmap, "map": map_sequentially}
@@ -135,8 +135,8 @@ def make_divergence_test(
     """Return the test whether local steps made a model worse, ``Work.has_worsened``.
 
     On the first minibatch of the round, the loss must have risen above that of the model before the
-    steps and above that of the untrained model, each by ``STANDARD_ERRORS`` of the mean difference or
-    to more than ``MULTIPLE`` times its size.
+    steps and above that of the untrained model, each by ``MAX_RISE_IN_ERRORS`` standard errors of the
+    mean difference, or to more than ``MAX_LOSS_RATIO`` times the reference loss.
     """
     unravel = unravel_function(model)
 
@@ -150,7 +150,7 @@ def make_divergence_test(
             difference = (new - reference).reshape(-1)
             error = jnp.std(difference) / difference.size**0.5
             size = jnp.mean(jnp.abs(reference))
-            allowed = jnp.minimum(STANDARD_ERRORS * error, (MULTIPLE - 1) * size)
+            allowed = jnp.minimum(MAX_RISE_IN_ERRORS * error, (MAX_LOSS_RATIO - 1) * size)
             return ~(jnp.mean(difference) <= allowed)  # True for NaN, too.
 
         return is_above(old) & is_above(untrained)
@@ -174,8 +174,8 @@ def _statistics_map(plan: Plan, entries: int) -> Each:
 
 
 def keys_of_round(key: Array, t: Array) -> Array:
-    """Return the keys for the cohort, the minibatches, the steps and the faults of round t."""
-    return jax.random.split(jax.random.fold_in(key, t), 4)
+    """Return round t's keys for the cohort, minibatches, numbers of steps, faults and the method."""
+    return jax.random.split(jax.random.fold_in(key, t), 5)
 
 
 def run_round(
@@ -183,15 +183,15 @@ def run_round(
 ) -> tuple[Any, RoundStatistics]:
     """Run round t (Algorithm 1, lines 2 to 10); return the next state and the statistics."""
     data, effort = inputs.data, inputs.effort
-    cohort_key, batch_key, steps_key, fault_key = keys_of_round(lane.key, t)
+    cohort_key, batch_key, steps_key, fault_key, method_key = keys_of_round(lane.key, t)
     cohort, present = inputs.cohort(cohort_key, t, plan.parties)
     steps, in_time = effort(steps_key, cohort, plan.stragglers)
     if in_time is not None:
         present = in_time if present is None else present & in_time
     rows: Any = cohort
     weights = inputs.weights
-    is_partial = plan.state_rows < plan.parties or inputs.row_of_party is not None
-    if is_partial:
+    has_some_rows = plan.state_rows < plan.parties or inputs.row_of_party is not None
+    if has_some_rows:
         row_of_party = inputs.row_of_party
         rows = np.arange(len(cohort)) if row_of_party is None else row_of_party[cohort]
         if weights is not None:
@@ -201,7 +201,7 @@ def run_round(
     send = transmit(plan.faults, context, inputs.fault_mask)
 
     def parties_of(rows: Array) -> Array:
-        return cohort if is_partial else rows  # A partial state sends the cohort's rows only.
+        return cohort if has_some_rows else rows  # A partial state sends the cohort's rows only.
 
     batch_words = jax.random.bits(batch_key, cohort.shape)
     work = Work(
@@ -218,7 +218,7 @@ def run_round(
         weights=weights,
         present=present,
         transmit=None if send is None else lambda models, rows: send(models, parties_of(rows)),
-        key=jax.random.fold_in(fault_key, 1),
+        key=method_key,
         validation=_validation_batches(inputs.validation, batch_words, cohort, plan.batch_size),
         has_worsened=make_divergence_test(plan.model, data, lane.w_first),
     )
@@ -235,6 +235,7 @@ def _validation_batches(
     if ranges is None:
         return None
     start, size = ranges.start[cohort], ranges.size[cohort]
+    # The complement is another word, so that these rows do not follow the training rows.
     batches: Array = minibatches(~words, start, size, batch_size, max_steps=1)
     return batches[:, 0]
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedplus._types import Array, Host, Matrix
+from fedplus._types import Array, Matrix, NumpyArray
 from fedplus.data.federation import Federation
 from fedplus.data.split import Split, put_on_device
 from fedplus.models import Model
@@ -61,7 +61,7 @@ def max_blocks_per_page(blocks: Blocks, parties: int) -> int:
     return int(np.diff(ends).max())
 
 
-def blocks_of_parties(blocks: Blocks, parties: Host, rows: int, count: int) -> Blocks:
+def blocks_of_parties(blocks: Blocks, parties: NumpyArray, rows: int, count: int) -> Blocks:
     """Return the blocks of consecutive parties, padded with empty blocks and parties.
 
     Args:
@@ -112,7 +112,10 @@ def evaluate_parties(model: Model, rows: int, blocks: Blocks, models: Matrix) ->
         w = models[jnp.minimum(party, len(models) - 1)]
         outputs, y = model.apply(unravel(w), blocks.x[samples]), blocks.y[samples]
         counts = offset < filled
-        sums = (jnp.sum(jnp.where(counts, f(outputs, y), 0)) for f in model.task[1:3])
+        sums = (
+            jnp.sum(jnp.where(counts, f(outputs, y), 0))
+            for f in (model.task.loss, model.task.score)
+        )
         return next(sums), next(sums)
 
     sums = lax.map(sums_of_block, (blocks.party, blocks.first, blocks.filled))
@@ -135,7 +138,7 @@ class Summary(NamedTuple):
     """The standard deviation over the parties."""
 
 
-def summary(score: Host, size: Host, better: str = "higher") -> Summary:
+def summary(score: NumpyArray, size: NumpyArray, better: str = "higher") -> Summary:
     """Summarise the parties' scores.
 
     Args:
@@ -154,7 +157,7 @@ def summary(score: Host, size: Host, better: str = "higher") -> Summary:
         return Summary(float(score.mean()), float(pooled), float(worst.mean()), float(score.std()))
 
 
-def majority_class(train: Split, test: Split) -> Any:
+def majority_class_accuracy(train: Split, test: Split) -> Any:
     """Return the test accuracy (N,) of predicting each party's most frequent training label."""
     accuracy = []
     for k in range(len(train.size)):
@@ -163,7 +166,7 @@ def majority_class(train: Split, test: Split) -> Any:
     return np.array(accuracy)
 
 
-def constant_answer(federation: Federation, task: Task) -> Host | None:
+def constant_answer_scores(federation: Federation, task: Task) -> NumpyArray | None:
     """Return each party's test score (N,) for the best constant prediction on its training samples.
 
     That is the most frequent label in classification and the mean in regression. The result is None if
@@ -179,7 +182,7 @@ def constant_answer(federation: Federation, task: Task) -> Host | None:
     return np.bincount(owner, score, federation.parties) / test.size
 
 
-def _pad_and_join(answers: Sequence[Host]) -> Host:
+def _pad_and_join(answers: Sequence[NumpyArray]) -> NumpyArray:
     """Return all answers in one array (N, ...), with 0 for classes that a party has not seen."""
     shape = np.max([answer.shape for answer in answers], axis=0)
     return np.concatenate(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedplus._types import Array, Host, Vector
+from fedplus._types import Array, NumpyArray, Vector
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.check import require, require_integer
 from fedplus.data.split import Split, put_on_device
@@ -18,7 +18,7 @@ from fedplus.schedules import at_round
 from fedplus.simulation.engine import EACH_BY_NAME, Data, make_divergence_test, make_gradient
 from fedplus.simulation.evaluated_models import adapt_models, is_adapted
 from fedplus.simulation.minibatches import minibatches
-from fedplus.simulation.schedule import Effort
+from fedplus.simulation.participation import Effort
 from fedplus.simulation.setup import choose_each, init_model
 from fedplus.work import RETRIES, Work
 
@@ -26,9 +26,9 @@ from fedplus.work import RETRIES, Work
 class Joined(NamedTuple):
     """The models of parties that joined."""
 
-    models: Host
+    models: NumpyArray
     """(M, d): the model that each new party uses."""
-    given_up: Host
+    given_up: NumpyArray
     """(M,): in how many rounds a party's local steps diverged even with the smallest gradients."""
 
 

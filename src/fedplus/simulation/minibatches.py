@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from fedplus._types import Array, Host
+from fedplus._types import Array, NumpyArray
 from fedplus.simulation.shuffle import mix_bits, shuffled_position
 
 MAX_ROWS_AT_ONCE = 2**20
@@ -15,7 +15,7 @@ MAX_ROWS_AT_ONCE = 2**20
 
 
 def minibatches(
-    key: Array, start: Array, size: Array, batch_size: int, max_steps: int | None = None,
+    word: Array, start: Array, size: Array, batch_size: int, max_steps: int | None = None,
     as_array: bool = True,
 ) -> Any:  # fmt: skip
     """Return the rows (B,) of each step's minibatch, for each party.
@@ -25,7 +25,7 @@ def minibatches(
     samples twice in a minibatch.
 
     Args:
-        key: (K,), one random uint32 word per party and round.
+        word: (K,), one random uint32 number per party and round.
         start: (K,), the first row of each party.
         size: (K,), the number of rows of each party.
         batch_size: B.
@@ -39,19 +39,19 @@ def minibatches(
         takes both.
     """
     make_partial: Any = Partial  # Untyped in JAX.
-    if max_steps is not None and len(key) * max_steps * batch_size <= MAX_ROWS_AT_ONCE:
+    if max_steps is not None and len(word) * max_steps * batch_size <= MAX_ROWS_AT_ONCE:
         steps = jnp.arange(max_steps, dtype=jnp.int32)[:, None]
-        key, start, size = (part[:, None, None] for part in (key, start, size))
-        rows = _draw_rows(batch_size, key, start, size, steps)
+        word, start, size = (part[:, None, None] for part in (word, start, size))
+        rows = _draw_rows(batch_size, word, start, size, steps)
         return rows if as_array else make_partial(_rows_of_step, rows)
-    return make_partial(partial(_draw_rows, batch_size), key, start, size)
+    return make_partial(partial(_draw_rows, batch_size), word, start, size)
 
 
-def _draw_rows(batch_size: int, key: Array, start: Array, size: Array, step: Array) -> Array:
+def _draw_rows(batch_size: int, word: Array, start: Array, size: Array, step: Array) -> Array:
     position = step * batch_size + jnp.arange(batch_size, dtype=jnp.int32)
     epoch, within = position // size, position % size
     return start + shuffled_position(
-        *jnp.broadcast_arrays(within, size, mix_bits(key ^ mix_bits(epoch)))
+        *jnp.broadcast_arrays(within, size, mix_bits(word ^ mix_bits(epoch)))
     )
 
 
@@ -59,6 +59,6 @@ def _rows_of_step(rows: Array, step: Array) -> Array:
     return rows[step]
 
 
-def steps_per_epoch(size: Host, batch_size: int) -> Host:
+def steps_per_epoch(size: NumpyArray, batch_size: int) -> NumpyArray:
     """Return the number of steps in which each party sees each of its samples once, (N,)."""
     return np.ceil(size / batch_size).astype(np.int32)

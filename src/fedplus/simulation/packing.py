@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedplus._types import Array, Host, Vector
+from fedplus._types import Array, NumpyArray, Vector
 
 
 def to_words(numbers: Array) -> Vector:
@@ -35,9 +35,9 @@ def concatenate_words(arrays: Sequence[Array]) -> Vector:
     return jnp.concatenate([to_words(numbers) for numbers in arrays])
 
 
-def split_points(layouts: Iterable[tuple[tuple[int, ...], Any]]) -> Host:
+def split_points(layouts: Iterable[tuple[tuple[int, ...], Any]]) -> NumpyArray:
     """Return where concatenated words are split into arrays of these shapes and dtypes."""
-    ends: Host = np.cumsum([word_count(*layout) for layout in layouts])
+    ends: NumpyArray = np.cumsum([word_count(*layout) for layout in layouts])
     return ends[:-1]
 
 
@@ -51,10 +51,10 @@ def from_words(words: Vector, shape: tuple[int, ...], dtype: Any) -> Array:
     return lax.bitcast_convert_type(words.reshape((*shape, *_word_axis(target))), target)
 
 
-def words_to_numpy(words: Host, shape: tuple[int, ...], dtype: Any) -> Host:
+def words_to_numpy(words: NumpyArray, shape: tuple[int, ...], dtype: Any) -> NumpyArray:
     """Return the arrays that were packed into (..., words), as a NumPy array (..., *shape)."""
     target = np.dtype(dtype)
-    numbers: Host
+    numbers: NumpyArray
     if target.kind == "b":
         numbers = words != 0
     elif target.itemsize < 4:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedplus._types import Array, Host
+from fedplus._types import Array, NumpyArray
 from fedplus.check import require
 from fedplus.simulation.engine import Inputs, Lane, Plan, keys_of_round, run_rounds
 from fedplus.simulation.round_log import RoundLog
@@ -63,7 +63,7 @@ class Paging:
         self.store.write(parties, rows)
         return state, log
 
-    def load_page(self, state: Any, parties: Host) -> Any:
+    def load_page(self, state: Any, parties: NumpyArray) -> Any:
         """Return the state with the rows of these parties, followed by rows of zeros."""
         padding = self.rows - len(parties)
         page = {
@@ -75,7 +75,7 @@ class Paging:
         }
         return state._replace(**page)
 
-    def iter_pages(self, state: Any) -> Iterator[tuple[Host, Any]]:
+    def iter_pages(self, state: Any) -> Iterator[tuple[NumpyArray, Any]]:
         """Yield the parties of each page and the state with their rows, until all parties are done."""
         for first in range(0, self._setup.plan.parties, self.rows):
             parties = np.arange(first, min(first + self.rows, self._setup.plan.parties))

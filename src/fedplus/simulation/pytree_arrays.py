@@ -6,21 +6,21 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 
 
-def to_arrays(tree: Any, prefix: str) -> dict[str, Host]:
+def to_arrays(tree: Any, prefix: str) -> dict[str, NumpyArray]:
     """Return the leaves of a pytree by name: the prefix and the path of the leaf."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {f"{prefix}/{_name(path)}": np.asarray(leaf) for path, leaf in leaves}
 
 
-def from_arrays(like: Any, arrays: Mapping[str, Host], prefix: str) -> Any:
+def from_arrays(like: Any, arrays: Mapping[str, NumpyArray], prefix: str) -> Any:
     """Return a pytree with the structure of ``like`` and leaves from ``arrays``."""
     return jax.tree_util.tree_map_with_path(lambda path, _: arrays[f"{prefix}/{_name(path)}"], like)
 
 
-def matches_structure(like: Any, arrays: Mapping[str, Host], prefix: str) -> bool:
+def matches_structure(like: Any, arrays: Mapping[str, NumpyArray], prefix: str) -> bool:
     """Return whether ``arrays`` has every leaf of ``like``, with the same shape."""
     return all(
         f"{prefix}/{_name(path)}" in arrays

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from fedplus._types import Array, Host, Matrix, Vector
+from fedplus._types import Array, Matrix, NumpyArray, Vector
 from fedplus.algorithm import AbstractAlgorithm, FedPlus, State
 from fedplus.check import require
 from fedplus.data.federation import Federation
@@ -38,9 +38,9 @@ class NewEvaluation(NamedTuple):
 
     round: int
     """The number of completed rounds."""
-    evaluation: Mapping[str, Host]
+    evaluation: Mapping[str, NumpyArray]
     """This evaluation's entries of ``Run.evaluations``."""
-    figures: Mapping[str, Host]
+    figures: Mapping[str, NumpyArray]
     """The entries of ``Run.figures`` for the rounds since the previous evaluation."""
 
 
@@ -74,8 +74,8 @@ class Recorder:
         if objective:
             train, rows = split_into_blocks(federation.train)
             self._train = replicate(mesh, train), rows
-        self._parts: dict[str, list[Host]] = {}
-        self._figures_since_evaluation: dict[str, list[Host]] = {}
+        self._parts: dict[str, list[NumpyArray]] = {}
+        self._figures_since_evaluation: dict[str, list[NumpyArray]] = {}
 
     def add_figures(self, statistics: RoundStatistics) -> None:
         """Append the statistics of the next rounds, (rounds, ...)."""
@@ -118,7 +118,7 @@ class Recorder:
     def evaluate(
         self, round_: int, lanes: Sequence[tuple[AbstractAlgorithm[Any], Any]],
         paging: Paging | None = None,
-    ) -> Host:  # fmt: skip
+    ) -> NumpyArray:  # fmt: skip
         """Evaluate and record each lane's models.
 
         Args:
@@ -143,11 +143,11 @@ class Recorder:
 
     def _evaluate_pages(
         self, algorithm: AbstractAlgorithm[Any], state: Any, paging: Paging, round_: int
-    ) -> dict[str, Host]:
+    ) -> dict[str, NumpyArray]:
         """Return one evaluation of all parties, computed page by page."""
         blocks, rows = self._test
         count = max_blocks_per_page(blocks, paging.rows)
-        results: dict[str, list[Host]] = {}
+        results: dict[str, list[NumpyArray]] = {}
         for parties, page in paging.iter_pages(state):
             page_blocks = blocks_of_parties(blocks, parties, paging.rows, count)
             for name, values in self._evaluate_state(
@@ -158,7 +158,7 @@ class Recorder:
 
     def _evaluate_state(
         self, algorithm: AbstractAlgorithm[Any], state: Any, blocks: Blocks, rows: int, round_: int
-    ) -> dict[str, Host]:
+    ) -> dict[str, NumpyArray]:
         """Return one evaluation of the parties whose rows are in the state."""
         algorithm = at_round(algorithm, max(round_ - 1, 0))
         w_global = algorithm.w_global(state)
@@ -198,12 +198,12 @@ class Recorder:
     def _add(self, name: str, values: Any) -> None:
         self._parts.setdefault(name, []).append(np.asarray(values))
 
-    def arrays(self) -> dict[str, Host]:
+    def arrays(self) -> dict[str, NumpyArray]:
         """Return all records so far, by name, for a checkpoint."""
         self._parts = {name: [np.concatenate(parts)] for name, parts in self._parts.items()}
         return {name: parts[0] for name, parts in self._parts.items()}
 
-    def restore(self, arrays: Mapping[str, Host]) -> None:
+    def restore(self, arrays: Mapping[str, NumpyArray]) -> None:
         """Replace the records with those of a checkpoint."""
         kinds = (FIGURES, EVALUATIONS)
         self._parts = {n: [a] for n, a in arrays.items() if n.split("/")[0] in kinds}
@@ -214,9 +214,11 @@ class Recorder:
             if name.startswith(FIGURES)
         }
 
-    def records_of_lane(self, lane: int | None) -> tuple[dict[str, Host], dict[str, Host]]:
+    def records_of_lane(
+        self, lane: int | None
+    ) -> tuple[dict[str, NumpyArray], dict[str, NumpyArray]]:
         """Return the figures and the evaluations of one lane."""
-        records: dict[str, dict[str, Host]] = {FIGURES: {}, EVALUATIONS: {}}
+        records: dict[str, dict[str, NumpyArray]] = {FIGURES: {}, EVALUATIONS: {}}
         for path, values in self.arrays().items():
             kind, name = path.split("/")
             if kind == FIGURES:
@@ -226,7 +228,7 @@ class Recorder:
         return records[FIGURES], records[EVALUATIONS]
 
 
-def _select_lane(values: Host, lane: int | None) -> Host:
+def _select_lane(values: NumpyArray, lane: int | None) -> NumpyArray:
     return values if lane is None else values[:, lane]
 
 
@@ -252,12 +254,14 @@ def require_objective(algorithms: Sequence[AbstractAlgorithm[Any]], stored: bool
     """Require that F_σ can be recorded: for FedPlus, and with all models in memory."""
     for algorithm in algorithms:
         require(
-            isinstance(algorithm, FedPlus), "objective", type(algorithm).__name__,
-            "recorded for FedPlus only, because F_σ is its objective",
+            isinstance(algorithm, FedPlus), "objective", f"True for {type(algorithm).__name__}",
+            "False but for FedPlus, because F_σ is its objective",
         )  # fmt: skip
         assert isinstance(algorithm, FedPlus)
         is_number = not isinstance(algorithm.local.sigma, ByLayer)
-        require(is_number, "objective", "a σ for each layer", "recorded with one σ for all layers")
+        require(
+            is_number, "objective", "True with a σ for each layer", "False unless σ is one number"
+        )
     require(not stored, "objective", "True", "False with a store: it needs all models at once")
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.check import require
 from fedplus.data.federation import Federation
@@ -36,9 +36,9 @@ class Run:
     state: Any
     """The algorithm's state after the last round. It has the rows of the last cohort only if the method
     is stateless (``algorithm.is_stateless()``) and neither ``path`` nor ``objective`` is recorded."""
-    figures: Mapping[str, Host]
+    figures: Mapping[str, NumpyArray]
     """The statistics of every round, (T, ...); see ``RoundStatistics``."""
-    evaluations: Mapping[str, Host]
+    evaluations: Mapping[str, NumpyArray]
     """The V evaluations: ``round`` (V,), then (V, N) ``personal_score``, ``personal_loss``,
     ``global_score``, ``global_loss``, ``v_norm``; on request ``path_score`` (V, Λ, N) and
     ``objective`` (V,), which is F_σ."""
@@ -53,7 +53,7 @@ class Run:
         return len(self.figures["dropped"])
 
     @property
-    def models(self) -> Host:
+    def models(self) -> NumpyArray:
         """The model that each party uses, (N, d)."""
         if self.paging is None:
             return np.asarray(self.evaluated_models(self.algorithm, self.state, self.rounds))
@@ -63,7 +63,7 @@ class Run:
         ])  # fmt: skip
 
     @property
-    def w_global(self) -> Host:
+    def w_global(self) -> NumpyArray:
         """The global model w̃, (d,)."""
         return np.asarray(self.algorithm.w_global(self.state))
 
@@ -75,7 +75,7 @@ class Run:
         steps: int,
         rounds: int = 1,
         batch_size: int = 20,
-    ) -> Host:
+    ) -> NumpyArray:
         """Return the model, (d,), of a party that joins now; ``parameters`` unravels it.
 
         The party starts where the method lets a late party start, and trains while w̃ and the other
@@ -104,10 +104,10 @@ class Run:
             self.algorithm, self.state, self.model, party.train, training,
             rounds_before=self.rounds, seed=self.seed,
         )  # fmt: skip
-        model: Host = joined.models[0]
+        model: NumpyArray = joined.models[0]
         return model
 
-    def parameters(self, party: str | int | Host | None = None) -> Any:
+    def parameters(self, party: str | int | NumpyArray | None = None) -> Any:
         """Return the parameters of one party's model as a pytree.
 
         Args:
@@ -144,7 +144,7 @@ class Run:
             index = int(means.argmax() if better == "higher" else means.argmin())
         return summary(scores[index], self.federation.test.size, better)
 
-    def transfer(self) -> Host:
+    def transfer(self) -> NumpyArray:
         """Return the scores (N, N) of every model (row) on every party's test samples (column)."""
         blocks, rows = split_into_blocks(self.federation.test)
         scores = jax.lax.map(

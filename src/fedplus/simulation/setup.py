@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from fedplus._types import Array, Host, Vector
+from fedplus._types import Array, NumpyArray, Vector
 from fedplus.algorithm import AbstractAlgorithm, FedPlus
 from fedplus.check import SettingError, require, require_integer, require_number
 from fedplus.data.federation import Federation
@@ -25,7 +25,7 @@ from fedplus.simulation.engine import EACH_BY_NAME, Data, Inputs, Lane, Plan, Sa
 from fedplus.simulation.faults import fault_mask, require_faults
 from fedplus.simulation.mesh import replicate, require_mesh, shard_rows
 from fedplus.simulation.minibatches import steps_per_epoch
-from fedplus.simulation.schedule import Effort, Stragglers, Uniform, make_cohort
+from fedplus.simulation.participation import Effort, Stragglers, Uniform, make_cohort
 from fedplus.simulation.validate import require_fit, require_types
 from fedplus.work import first_model
 
@@ -246,7 +246,7 @@ def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def _make_effort(steps: Any, epochs: Any, size: Host, batch_size: int) -> Effort:
+def _make_effort(steps: Any, epochs: Any, size: NumpyArray, batch_size: int) -> Effort:
     """Return the local work of each party, from ``steps`` or ``epochs``."""
     n = len(size)
     require(
@@ -271,9 +271,9 @@ def _make_effort(steps: Any, epochs: Any, size: Host, batch_size: int) -> Effort
     return Effort(np.ones(n, np.int32), np.ceil(units * size / batch_size).astype(np.int32))
 
 
-def _total_steps(effort: Effort) -> Host:
+def _total_steps(effort: Effort) -> NumpyArray:
     """Return E_k, (N,)."""
-    total: Host = np.asarray(effort.units) * np.asarray(effort.steps_per_unit)
+    total: NumpyArray = np.asarray(effort.units) * np.asarray(effort.steps_per_unit)
     return total
 
 
@@ -283,7 +283,7 @@ def _is_uneven(effort: Effort) -> bool:
     return bool(total.max() > MAX_IMBALANCE * total.mean())
 
 
-def _make_weights(weights: Any, size: Host) -> Array | None:
+def _make_weights(weights: Any, size: NumpyArray) -> Array | None:
     """Return the ``weights`` argument of ``simulate`` as an array (N,), or None for equal weights."""
     if weights is None:
         return None

@@ -26,11 +26,11 @@ from fedplus.simulation.faults import Fault
 from fedplus.simulation.interrupt import catch_interrupt
 from fedplus.simulation.mesh import to_host
 from fedplus.simulation.paging import open_paging
+from fedplus.simulation.participation import AbstractCohort, Stragglers
 from fedplus.simulation.progress import progress_bar
 from fedplus.simulation.recorder import NewEvaluation, Recorder, require_objective
 from fedplus.simulation.round_statistics import RoundStatistics
 from fedplus.simulation.run import Run
-from fedplus.simulation.schedule import AbstractCohort, Stragglers
 from fedplus.simulation.setup import Setup, set_up
 from fedplus.simulation.trim_heap import compile_and_trim, trim_if_slow
 from fedplus.work import RETRIES, RETRY_SCALE
@@ -191,7 +191,7 @@ def sweep(
                 state, log = paging.run_rounds(state, t, end)
             statistics: RoundStatistics = to_host(log).read(end - t)
             if diverged == "raise":
-                _require_progress(statistics, t, setup, checkpointer.latest)
+                _raise_if_all_diverged(statistics, t, setup, checkpointer.latest)
             rate = (end - t) / (time.perf_counter() - begin_time)
             most = min(MAX_ROUNDS_PER_CALL, 2 * rounds_per_call + 1)
             rounds_per_call = int(np.clip(rate * SECONDS_PER_CALL, 1, most))
@@ -223,7 +223,7 @@ def sweep(
     ]  # fmt: skip
 
 
-def _require_progress(
+def _raise_if_all_diverged(
     statistics: RoundStatistics, begin: int, setup: Setup, checkpoint: Path | None
 ) -> None:
     """Raise a ``DivergedError`` if all parties of a round diverged even with the smallest steps.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.files import PRIVATE, make_folder
 
 NO_SLOT = -1
@@ -27,7 +27,7 @@ class PartyStore:
         initial_rows: The row of each field that every party begins with.
     """
 
-    def __init__(self, path: Path, parties: int, initial_rows: Mapping[str, Host]) -> None:
+    def __init__(self, path: Path, parties: int, initial_rows: Mapping[str, NumpyArray]) -> None:
         make_folder(path.parent)
         # Not ``ascontiguousarray``, which makes a vector of a number.
         self._initial_rows = {
@@ -37,11 +37,11 @@ class PartyStore:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
         self._slot_count = os.fstat(self._file).st_size // self._slot_bytes
         self._free_slots = list(range(self._slot_count))
-        self._snapshots: list[Host] = []
-        self.slots: Host = np.full(parties, NO_SLOT, np.int64)
+        self._snapshots: list[NumpyArray] = []
+        self.slots: NumpyArray = np.full(parties, NO_SLOT, np.int64)
         """(N,): the slot of each party's row."""
 
-    def read(self, parties: Host) -> dict[str, Host]:
+    def read(self, parties: NumpyArray) -> dict[str, NumpyArray]:
         """Return the rows of these parties, by field."""
         rows = {
             name: np.empty((len(parties), *row.shape), row.dtype)
@@ -59,7 +59,7 @@ class PartyStore:
                 offset += initial.nbytes
         return rows
 
-    def write(self, parties: Host, rows: Mapping[str, Host]) -> None:
+    def write(self, parties: NumpyArray, rows: Mapping[str, NumpyArray]) -> None:
         """Write new rows of these parties."""
         protected = set(np.concatenate(self._snapshots).tolist()) if self._snapshots else set()
         for i, party in enumerate(parties):
@@ -73,7 +73,7 @@ class PartyStore:
             )
             os.pwrite(self._file, content, slot * self._slot_bytes)
 
-    def snapshot(self, keep: int) -> Host:
+    def snapshot(self, keep: int) -> NumpyArray:
         """Flush the file and return the slots (N,) for a checkpoint.
 
         The rows of the last ``keep`` snapshots are never overwritten.
@@ -84,7 +84,7 @@ class PartyStore:
         self._free_slots = np.setdiff1d(np.arange(self._slot_count), used).tolist()
         return self.slots.copy()
 
-    def restore(self, slots: Host) -> None:
+    def restore(self, slots: NumpyArray) -> None:
         """Go back to the rows of a snapshot."""
         self.slots = np.array(slots, np.int64)
         self._snapshots = [self.slots.copy()]

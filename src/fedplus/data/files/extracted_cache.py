@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.files import search_path
 from fedplus.data.files.formats import read_npz
 from fedplus.data.files.source import READ_ERRORS
 from fedplus.files import SHARED, write_atomically
 
 
-def cached_arrays(name: str, build: Callable[[], dict[str, Host]]) -> dict[str, Host]:
+def cached_arrays(name: str, build: Callable[[], dict[str, NumpyArray]]) -> dict[str, NumpyArray]:
     """Return the arrays of ``build()``, which is called only if the cache does not have them.
 
     Args:

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.files.limits import Budget, limit_stream
 from fedplus.data.files.source import DataError
 
@@ -29,7 +29,7 @@ _HEADERS: dict[tuple[int, int], Any] = {
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
-def read_idx(data: bytes, name: str) -> Host:
+def read_idx(data: bytes, name: str) -> NumpyArray:
     """Parse an array in MNIST's format: two zeros, a type, the number of axes, their lengths, data.
 
     Args:
@@ -54,13 +54,13 @@ def read_idx(data: bytes, name: str) -> Host:
     return flat.reshape(shape).astype(kind.newbyteorder("="), copy=False)
 
 
-def read_idx_file(path: Path) -> Host:
+def read_idx_file(path: Path) -> NumpyArray:
     """Return the array of an idx file, gzipped or not."""
     with limit_stream(path.open("rb"), path.name) as file:
         return read_idx(file.read(), path.name)
 
 
-def read_npz(path: Path, budget: Budget | None = None) -> dict[str, Host]:
+def read_npz(path: Path, budget: Budget | None = None) -> dict[str, NumpyArray]:
     """Return the arrays of an npz file by name.
 
     Args:
@@ -72,7 +72,7 @@ def read_npz(path: Path, budget: Budget | None = None) -> dict[str, Host]:
         ValueError: A member is not an array, or its header does not fit its content.
     """
     budget = budget or Budget()
-    arrays: dict[str, Host] = {}
+    arrays: dict[str, NumpyArray] = {}
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             name = entry.filename.removesuffix(".npy")
@@ -202,6 +202,6 @@ def columns_by_name(rows: list[list[str]]) -> dict[str, list[str]]:
     return {name: [row[i] for row in body] for i, name in enumerate(header)}
 
 
-def parse_floats(texts: list[str]) -> Host:
+def parse_floats(texts: list[str]) -> NumpyArray:
     """Return the texts as floats; an empty text or "?" becomes NaN."""
     return np.array([float(text) if text not in ("", "?") else np.nan for text in texts])

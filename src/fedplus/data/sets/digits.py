@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.federation import Federation
 from fedplus.data.metadata import Metadata
 from fedplus.data.sets import image_variants
@@ -17,7 +17,7 @@ LICENCE = "CC BY 4.0 (UCI)"
 
 
 @functools.cache
-def _digits() -> tuple[Host, Host]:
+def _digits() -> tuple[NumpyArray, NumpyArray]:
     datasets = import_extra("sklearn.datasets", "data", "the digits data set")
     images, labels = datasets.load_digits(return_X_y=True)
     standard = ((images - images.mean()) / images.std()).astype(np.float32)

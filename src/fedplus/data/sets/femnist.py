@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.federation import Federation
 from fedplus.data.files import DataError, File, Source, load_source
 from fedplus.data.files.extracted_cache import cached_arrays
@@ -20,12 +20,12 @@ ARCHIVE = File(
 )  # fmt: skip
 
 
-def read_emnist(path: Path) -> tuple[Host, Host]:
+def read_emnist(path: Path) -> tuple[NumpyArray, NumpyArray]:
     """Return upright images (n, 784) and labels 0 to 9 of the letters a to j."""
     return _read_both_parts(path, "images"), _read_both_parts(path, "labels").astype(np.int32)
 
 
-def _read_both_parts(path: Path, kind: str) -> Host:
+def _read_both_parts(path: Path, kind: str) -> NumpyArray:
     """Return the images or the labels of the letters a to j, training part first."""
     parts = []
     for part in ("train", "test"):
@@ -42,16 +42,16 @@ def _read_both_parts(path: Path, kind: str) -> Host:
     return np.concatenate(parts)
 
 
-def _read_idx_member(path: Path, part: str, kind: str) -> Host:
+def _read_idx_member(path: Path, part: str, kind: str) -> NumpyArray:
     name = f"gzip/emnist-byclass-{part}-{kind}-ubyte.gz"
     with read_zip_member(path, name) as member:
         return read_idx(member.read(), name)
 
 
-def _read(path: Path) -> tuple[Host, Host]:
+def _read(path: Path) -> tuple[NumpyArray, NumpyArray]:
     """Return images and labels, from the cache if they were extracted before."""
 
-    def build() -> dict[str, Host]:
+    def build() -> dict[str, NumpyArray]:
         x, y = read_emnist(path)
         return {"x": x, "y": y}
 

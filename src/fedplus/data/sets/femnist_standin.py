@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.federation import Federation
 from fedplus.data.files import File, Source, load_source
 from fedplus.data.files.formats import read_npz
@@ -12,7 +12,7 @@ from fedplus.data.sets import letters as letter_sets
 from fedplus.data.sets.base import DataSet
 
 
-def _read(path: Path) -> tuple[Host, Host]:
+def _read(path: Path) -> tuple[NumpyArray, NumpyArray]:
     """Return images (n, 784) in {0, 1} and labels.
 
     The published 16 × 8 pixels are doubled in width and centred in 28 × 28.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require
 from fedplus.data.files import DataError, File, Source, load_source
 from fedplus.data.files.extracted_cache import cached_arrays
@@ -45,7 +45,7 @@ def sources(features: int, words: Iterable[str] = ()) -> tuple[Source, ...]:
     return (Source((File(name, f"sha256:{SUBSETS[features]}"),), _read_subset), archive)
 
 
-def word_vectors(words: Iterable[str], features: int) -> tuple[list[str], Host]:
+def word_vectors(words: Iterable[str], features: int) -> tuple[list[str], NumpyArray]:
     """Return the words that GloVe knows, in alphabetical order, and their vectors."""
     vocabulary = set(words)
     available, vectors = load_source(sources(features, vocabulary))
@@ -54,16 +54,18 @@ def word_vectors(words: Iterable[str], features: int) -> tuple[list[str], Host]:
     return known, vectors[[row_of_word[word] for word in known]].astype(np.float32)
 
 
-def _read_subset(path: Path) -> tuple[list[str], Host]:
+def _read_subset(path: Path) -> tuple[list[str], NumpyArray]:
     arrays = read_npz(path)
     return arrays["words"].tobytes().decode("utf-8").split("\n"), arrays["vectors"]
 
 
-def _read_archive(path: Path, features: int, vocabulary: frozenset[str]) -> tuple[list[str], Host]:
+def _read_archive(
+    path: Path, features: int, vocabulary: frozenset[str]
+) -> tuple[list[str], NumpyArray]:
     """Return words and vectors; the text file of 400,000 lines is read once per vocabulary."""
     key = "\n".join(sorted(vocabulary)).encode()
 
-    def build() -> dict[str, Host]:
+    def build() -> dict[str, NumpyArray]:
         words, rows = [], []
         with read_zip_member(path, f"glove.6B.{features}d.txt") as lines:
             for line in lines:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.federation import Federation
 from fedplus.data.files import DataError, File, Source, load_source
 from fedplus.data.files.formats import columns_by_name, parse_floats, read_csv_rows
@@ -30,7 +30,7 @@ CATEGORIES = {"cp": (1, 2, 3, 4), "restecg": (0, 1, 2), "slope": (1, 2, 3), "tha
 ZERO_IS_MISSING = ("trestbps", "chol")
 
 
-def _read_uci(*paths: Path) -> tuple[Host, Host]:
+def _read_uci(*paths: Path) -> tuple[NumpyArray, NumpyArray]:
     """Return the numbers (n, 14) and the hospital of each patient, from UCI's four files."""
     rows, hospitals = [], []
     for name, path in zip(HOSPITALS, paths, strict=True):
@@ -42,7 +42,7 @@ def _read_uci(*paths: Path) -> tuple[Host, Host]:
     return np.stack([parse_floats(row) for row in rows]), np.array(hospitals)
 
 
-def _read_csv(path: Path) -> tuple[Host, Host]:
+def _read_csv(path: Path) -> tuple[NumpyArray, NumpyArray]:
     table = columns_by_name(read_csv_rows(path))
     numbers = np.stack([parse_floats(table[name]) for name in (*MEASURES, "num")], axis=1)
     return numbers, np.array(table["hospital"])
@@ -92,7 +92,7 @@ def make(*, seed: int, test_share: float = 0.2, validation_share: float = 0.0) -
     return federation.standardise()._replace(info=Metadata(classes=("healthy", "disease")))
 
 
-def _encode_inputs(table: Host) -> Host:
+def _encode_inputs(table: NumpyArray) -> NumpyArray:
     """Return the inputs: numbers as they are, and one input of 0 and 1 for each category.
 
     Each measure with missing values has an additional input, which is 1 where the value is missing.

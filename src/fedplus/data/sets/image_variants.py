@@ -7,7 +7,7 @@ training.
 
 import dataclasses
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require_number
 from fedplus.data.corrupt import corrupt, negate, noise
 from fedplus.data.federation import Federation
@@ -18,7 +18,7 @@ ALL_SPLITS = ("train", "validation", "test")
 
 
 def robust(
-    x: Host, y: Host, info: Metadata, *, seed: int, parties: int, outliers: float,
+    x: NumpyArray, y: NumpyArray, info: Metadata, *, seed: int, parties: int, outliers: float,
     test_share: float, validation_share: float,
 ) -> Federation:  # fmt: skip
     """Divide the images equally; the last parties have negatives in all splits.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require
 from fedplus.data.federation import Federation
 from fedplus.data.metadata import Metadata
@@ -15,7 +15,7 @@ MAX_IMAGES = 4000
 
 
 def build_federation(
-    x: Host, y: Host, *, seed: int, parties: int, letters: int, test_share: float,
+    x: NumpyArray, y: NumpyArray, *, seed: int, parties: int, letters: int, test_share: float,
     validation_share: float,
 ) -> Federation:  # fmt: skip
     """Build a federation in which a party has a few letters and 5 + ⌊lognormal(4, 1)⌋ images.
@@ -34,7 +34,7 @@ def build_federation(
     """
     require(1 <= letters <= 10, "letters", letters, "from 1 to 10")
 
-    def partition(y: Host, rng: np.random.Generator) -> dict[str, Host]:
+    def partition(y: NumpyArray, rng: np.random.Generator) -> dict[str, NumpyArray]:
         sizes = 5 + np.floor(rng.lognormal(4, 1, parties)).astype(np.int64)
         wanted = np.zeros((parties, len(LETTERS)), dtype=np.int64)
         has_letter = assign_classes(parties, letters, 10)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require
 from fedplus.data.federation import Federation
 from fedplus.data.partition import shards
@@ -39,7 +39,7 @@ def make(
     return federation._replace(info=INFO)
 
 
-def _standardise_pixels(x: Host) -> Host:
+def _standardise_pixels(x: NumpyArray) -> NumpyArray:
     """Return (x/255 − mean)/(deviation + 0.001), with mean and deviation of each pixel."""
     total, squares = np.zeros((2, x.shape[1]))
     for first in range(0, len(x), BLOCK_ROWS):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.files import DataError, File, Source, load_source
 from fedplus.data.files.formats import read_idx_file
 from fedplus.data.metadata import Metadata
@@ -25,7 +25,7 @@ def _file(name: str, sha256: str) -> File:
     return File(f"mnist/{name}", f"sha256:{sha256}", tuple(m + name for m in MIRRORS))
 
 
-def _read(*paths: Path) -> tuple[Host, Host]:
+def _read(*paths: Path) -> tuple[NumpyArray, NumpyArray]:
     images, labels, test_images, test_labels = map(read_idx_file, paths)
     if images.shape[1:] != (28, 28) or len(images) != len(labels):
         raise DataError(f"{paths[0]} must hold 28 × 28 images, got shape {images.shape}.")
@@ -58,17 +58,17 @@ MNIST = (
 )
 
 
-def load_images() -> tuple[Host, Host]:
+def load_images() -> tuple[NumpyArray, NumpyArray]:
     """Return bytes (70000, 784) and labels: first the training images, then the test images."""
     return load_source(MNIST)  # type: ignore[no-any-return]
 
 
-def standardise(x: Host) -> Host:
+def standardise(x: NumpyArray) -> NumpyArray:
     """Return (x/255 − 0.1307)/0.3081."""
     return scale(x, np.float32(1 / 255 / DEVIATION), np.float32(MEAN / DEVIATION))
 
 
-def scale(x: Host, slope: Any, shift: Any) -> Host:
+def scale(x: NumpyArray, slope: Any, shift: Any) -> NumpyArray:
     """Return x · slope − shift in float32."""
     scaled = x.astype(np.float32)
     scaled *= slope  # In place: without this copy it takes a third less time.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require, require_integer
 from fedplus.data.federation import Federation
 from fedplus.data.files import File, Source, load_source
@@ -22,7 +22,7 @@ def _file(name: str, sha256: str) -> File:
     return File(f"mnist/{name}", f"sha256:{sha256}", urls)
 
 
-def _read_qmnist(train: Path, test: Path) -> Host:
+def _read_qmnist(train: Path, test: Path) -> NumpyArray:
     """Return the writer of each image.
 
     The third column is the writer; QMNIST's first 10,000 test images are MNIST's.
@@ -30,7 +30,7 @@ def _read_qmnist(train: Path, test: Path) -> Host:
     return np.concatenate([read_idx_file(train)[:60_000, 2], read_idx_file(test)[:10_000, 2]])
 
 
-def _read_npz(path: Path) -> Host:
+def _read_npz(path: Path) -> NumpyArray:
     arrays = read_npz(path)
     return np.concatenate([arrays["train_writer"], arrays["test_writer"]])
 

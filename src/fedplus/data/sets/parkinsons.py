@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require
 from fedplus.data.federation import Federation
 from fedplus.data.files import File, Source, load_source
@@ -17,7 +17,7 @@ SCORES = ("motor_UPDRS", "total_UPDRS")
 COMMIT = "deb237cac5ac21f2254f96077e53ec90f401a4c5"
 
 
-def _read_csv(path: Path, delimiter: str = ",") -> dict[str, Host]:
+def _read_csv(path: Path, delimiter: str = ",") -> dict[str, NumpyArray]:
     table = columns_by_name(read_csv_rows(path, delimiter=delimiter))
     return {name: parse_floats(cells) for name, cells in table.items()}
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require
 from fedplus.data.federation import Federation
 from fedplus.data.files import DataError, File, Source, load_source
@@ -27,13 +27,13 @@ SECTORS = {
 FIELDS = ("close", "high", "low")
 
 
-def _read_npz(path: Path) -> tuple[list[str], Host]:
+def _read_npz(path: Path) -> tuple[list[str], NumpyArray]:
     arrays = read_npz(path)
     order = [arrays["fields"].tolist().index(field) for field in FIELDS]
     return arrays["tickers"].tolist(), arrays["ohlc"][:, :, order]
 
 
-def _read_csv(path: Path) -> tuple[list[str], Host]:
+def _read_csv(path: Path) -> tuple[list[str], NumpyArray]:
     """Read Kaggle's file, one row per day and stock; a missing day has the prices of the day before."""
     table = columns_by_name(read_csv_rows(path))
     if not {"date", "Name", *FIELDS} <= set(table):
@@ -130,7 +130,9 @@ def make(
     )
 
 
-def _episodes(prices: Host, window: int, days: int, start: range) -> tuple[Host, Host]:
+def _episodes(
+    prices: NumpyArray, window: int, days: int, start: range
+) -> tuple[NumpyArray, NumpyArray]:
     """Return inputs (n, assets, window + days − 1, 3) and labels (n, days, assets), or (n, assets).
 
     Args:

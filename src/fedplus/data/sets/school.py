@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.federation import Federation
 from fedplus.data.files import File, Source, load_source
 from fedplus.data.files.formats import read_npz
@@ -15,12 +15,12 @@ from fedplus.data.sets.base import DataSet
 COMMIT = "fb9751594983df020ddc4f7e4a40520ee7c37989"
 
 
-def _read_npz(path: Path) -> tuple[Host, Host, Host]:
+def _read_npz(path: Path) -> tuple[NumpyArray, NumpyArray, NumpyArray]:
     arrays = read_npz(path)
     return arrays["X"], arrays["y"], arrays["school"]
 
 
-def _read_mat(path: Path) -> tuple[Host, Host, Host]:
+def _read_mat(path: Path) -> tuple[NumpyArray, NumpyArray, NumpyArray]:
     """Read MALSAR's file: cells X and Y, one per school. A bias column is left to the model."""
     from scipy.io import loadmat
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.federation import Federation
 from fedplus.data.files import DataError, File, Source, load_source
 from fedplus.data.files.formats import read_zip_member
@@ -25,7 +25,7 @@ ARCHIVE = File(
 )
 
 
-def read_archive(path: Path) -> tuple[list[str], Host, Host]:
+def read_archive(path: Path) -> tuple[list[str], NumpyArray, NumpyArray]:
     """Return texts, labels 0 and 1, and accounts of the training file, without neutral tweets."""
     name = "training.1600000.processed.noemoticon.csv"
     texts, labels, accounts = [], [], []

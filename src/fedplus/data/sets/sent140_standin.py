@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.federation import Federation
 from fedplus.data.files import File, Source, load_source
 from fedplus.data.files.formats import columns_by_name, read_csv_rows
@@ -13,7 +13,7 @@ from fedplus.data.sets.base import DataSet
 from fedplus.data.sets.sent140 import LICENCE, SOURCE
 
 
-def _read(path: Path) -> tuple[list[str], Host, Host]:
+def _read(path: Path) -> tuple[list[str], NumpyArray, NumpyArray]:
     table = columns_by_name(read_csv_rows(path))
     labels = np.array(table["label"], dtype=np.int32)
     return table["text"], labels, np.array(table["user"], dtype=np.int32)

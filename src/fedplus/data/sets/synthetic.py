@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.check import require, require_number
 from fedplus.data.federation import Federation
 from fedplus.data.metadata import Metadata
@@ -72,9 +72,9 @@ def make(
     return federation._replace(info=INFO)
 
 
-def _mix(own: float, individual: Host, shared: Host) -> Host:
+def _mix(own: float, individual: NumpyArray, shared: NumpyArray) -> NumpyArray:
     """Return a mixture of variance 1, of which the share ``own`` is individual."""
-    mixture: Host = np.sqrt(own) * individual + np.sqrt(1 - own) * shared
+    mixture: NumpyArray = np.sqrt(own) * individual + np.sqrt(1 - own) * shared
     return mixture
 
 

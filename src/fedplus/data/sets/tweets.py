@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from fedplus._types import Host
+from fedplus._types import NumpyArray
 from fedplus.data.federation import Federation
 from fedplus.data.metadata import Metadata
 from fedplus.data.partition import by_column
@@ -20,7 +20,7 @@ def tokenise(text: str, length: int) -> list[str]:
 
 
 def build_federation(
-    texts: list[str], labels: Host, accounts: Host, *, seed: int, least: int, length: int,
+    texts: list[str], labels: NumpyArray, accounts: NumpyArray, *, seed: int, least: int, length: int,
     features: int, test_share: float, validation_share: float,
 ) -> Federation:  # fmt: skip
     """Build a federation with one party per account; x is (n, length) tokens.

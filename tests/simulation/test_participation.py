@@ -10,7 +10,7 @@ import pytest
 
 import fedplus as fp
 from fedplus.simulation import Stragglers, Trace, Uniform, Weighted
-from fedplus.simulation.schedule import Effort
+from fedplus.simulation.participation import Effort
 from small_federation import CLASSIFIER, federation
 
 
