@@ -142,7 +142,7 @@ METHODS = {
     "fedrep": presets.fedrep(LAYOUT, eta=ETA, head_steps=2),
     "fedbabu": presets.fedbabu(LAYOUT, eta=ETA),
     "momentum": presets.fedper(LAYOUT, eta=ETA).replace(
-        server=MomentumServer(), optimizer="adam", keep_optimizer_state=True
+        server_optimizer=MomentumServer(), optimizer="adam", keep_optimizer_state=True
     ),
     "robust": presets.fedper(LAYOUT, eta=ETA, aggregate=fp.GeometricMedian()),
 }

@@ -52,7 +52,7 @@ def test_split_takes_the_columns_of_each_pattern_and_join_puts_them_back(groupin
         for pattern, part in parts.items():
             assert type(part) is type(as_array(x))
             np.testing.assert_array_equal(part, x[..., owners == pattern])
-        np.testing.assert_array_equal(groups.join(parts), x)
+        np.testing.assert_array_equal(groups.concatenate(parts), x)
 
 
 @given(groupings(), st.integers(0, 2**32 - 1))

@@ -103,7 +103,7 @@ def test_a_full_sgd_step_of_the_server_equals_no_server(name):
     }[name]
     method = getattr(presets, name)(eta=0.1, **settings)
     for plain, served in zip(
-        run(method), run(method.replace(server=OptaxServer(optax.sgd(1.0)))), strict=True
+        run(method), run(method.replace(server_optimizer=OptaxServer(optax.sgd(1.0)))), strict=True
     ):
         np.testing.assert_allclose(served.w_global, plain.w_global, rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(served.w_local, plain.w_local, rtol=1e-10, atol=1e-12)
@@ -111,17 +111,19 @@ def test_a_full_sgd_step_of_the_server_equals_no_server(name):
 
 @every_server
 def test_a_server_moves_only_the_shared_layers(name):
-    method = presets.fedper(LAYOUT, eta=0.1, private=("head",)).replace(server=SERVERS[name])
+    method = presets.fedper(LAYOUT, eta=0.1, private=("head",)).replace(
+        server_optimizer=SERVERS[name]
+    )
     states = run(method)
     assert {float(state.w_global[2]) for state in states} == {3.0}
     assert np.ptp([state.w_global[:2] for state in states], axis=0).min() > 0
-    sizes = {leaf.shape for leaf in jax.tree.leaves(states[0].server)}
+    sizes = {leaf.shape for leaf in jax.tree.leaves(states[0].server_state)}
     assert sizes <= {(2,), ()}
 
 
 @every_server
 def test_without_arrivals_and_memory_the_global_model_stays(name):
-    method = presets.fedavg(eta=0.1).replace(server=SERVERS[name])
+    method = presets.fedavg(eta=0.1).replace(server_optimizer=SERVERS[name])
     for state in run(method, present=np.zeros(N, bool)):
         np.testing.assert_array_equal(state.w_global, [1, 2, 3])
 
@@ -135,7 +137,9 @@ BAD = {
     "MomentumServer.eta": lambda: MomentumServer(-1.0),
     "MomentumServer.beta": lambda: MomentumServer(beta=1.0),
     "OptaxServer.optimizer": lambda: OptaxServer(0.1),
-    "FedPlus.server": lambda: presets.fedavg(eta=0.1).replace(server=optax.adam(0.1)),
+    "FedPlus.server_optimizer": lambda: presets.fedavg(eta=0.1).replace(
+        server_optimizer=optax.adam(0.1)
+    ),
 }
 
 

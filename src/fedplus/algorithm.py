@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from typing_extensions import override
 
 from fedplus._types import Array, Matrix, Vector, settings, static_field
@@ -26,7 +27,7 @@ from fedplus.check import is_concrete, require, require_integer
 from fedplus.local import Batch, Grad, LocalSolve
 from fedplus.parameter_groups import ByLayer, PrivateLayers, per_entry
 from fedplus.psi import AbstractPsi, Anchor, Blocks, Zero
-from fedplus.schedules import schedules_of
+from fedplus.schedules import at_round, schedules_of
 from fedplus.server_optimizer import AbstractServerOptimizer
 from fedplus.uploads import Uploads
 from fedplus.work import Each, Work, first_model, require_state
@@ -268,7 +269,7 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         w_global: Vector,
         parties: int,
         cohort: int | None = None,
-        track_joining: bool = True,
+        track_joining: bool | None = None,
     ) -> State:
         """Return the state before the first round.
 
@@ -278,7 +279,7 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
             cohort: K, if each round trains K parties, unweighted and without faults. The aggregator
                 then keeps a memory from round to round if this saves time. None: no memory.
             track_joining: Whether to record who has taken part, which ``join="current"`` needs unless
-                all parties take part in the first round, or the method is stateless.
+                all parties take part in the first round. None: unless the method is stateless.
         """
         w_global = first_model(w_global, parties)
         shared = self.shared(w_global)
@@ -287,12 +288,16 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         if cohort is not None and self.over == "all" and not schedules_of(self.aggregator):
             memory = self.aggregator.init(shared, parties, cohort)
         joined: Any = ()
-        if self.join == "current" and track_joining and not self.is_stateless():
+        if track_joining is None:
+            track_joining = not self.is_stateless()
+        if self.join == "current" and track_joining:
             joined = jnp.zeros(parties, bool)
         optimizer: Any = ()
         if self.local.keep_optimizer_state:
             optimizer = jnp.tile(self.local.init_optimizer(w_global), (parties, 1))
-        server = () if self.server_optimizer is None else self.server_optimizer.init(shared)
+        server = (
+            () if self.server_optimizer is None else at_round(self.server_optimizer, 0).init(shared)
+        )
         w_local = jnp.tile(w_global, (parties, 1))  # Alg. 1, l. 1
         return State(w_global, w_local, memory, joined, optimizer, server)
 
@@ -309,11 +314,11 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         has_optimizer = not isinstance(state.optimizer_states, tuple)
         rows = [work.gather(state.optimizer_states)] if has_optimizer else []
 
-        def solve(w_k: Vector, *args: Any) -> Any:
-            *row, batches, steps = args
-            solved, new_row = self.local.solve(w_k, w_global, batches, steps, grad, *row)
-            start = self.local.start(w_k, w_global)
-            return work.accept((solved, new_row), (start, row[0] if row else None), batches)
+        def solve(scale: Any, w_k: Vector, *args: Any) -> Any:
+            *rows, batches, steps = args
+            row = rows[0] if rows else None
+            new = self.local.solve(w_k, w_global, batches, steps, grad, row, scale)
+            return work.accept(new, (self.local.start(w_k, w_global), row), batches)
 
         (solved, new_rows), diverged = work.map(each, solve, w_k, *rows)  # Alg. 1, l. 5-7
         w_local = work.scatter(state.w_local, solved)  # l. 8-9
@@ -335,7 +340,9 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         result, memory = uploads.aggregate(self.aggregator, shared, state.memory, changed)
         w, server = result.w, state.server_state
         if self.server_optimizer is not None:
-            w, server = self.server_optimizer.step(shared, result.w, state.server_state)
+            new_w, new_server = self.server_optimizer.step(shared, result.w, state.server_state)
+            has_reply = jnp.array(True) if work.present is None else jnp.any(work.present)
+            w, server = optax.tree.where(has_reply, (new_w, new_server), (shared, server))
         if self.private is not None:
             w = self.private.replace_shared(w_global, w)
         new = new._replace(w_global=w, memory=memory, server_state=server)

@@ -156,6 +156,7 @@ class LocalSolve:
         steps: Array | int,
         grad: Grad,
         optimizer_row: Vector | None = None,
+        scale: Any = 1.0,
     ) -> tuple[Vector, Vector | None]:
         """Return the party's model w_k after E_k steps, and the state of its optimizer.
 
@@ -166,18 +167,22 @@ class LocalSolve:
             steps: E_k.
             grad: (w, batch) ↦ ∇f_k(w) on that batch.
             optimizer_row: The state that the last call returned. None: a new one, not returned.
+            scale: A factor of η, below 1 if the steps diverged and are repeated.
         """
         optimizer = make_optimizer(self.optimizer)
         gradient, unravel, ravel = with_parameter_shapes(grad)
         v_k = self.psi.prox(w_k - w_global)  # Alg. 1, l. 11
         first = unravel(self.start(w_k, w_global))  # l. 12
         anchor = unravel(w_global + v_k)
-        eta, kappa = (_per_parameter(x, first, unravel) for x in (per_entry(self.eta), self.kappa))
+        rate = scale * per_entry(self.eta)
+        share = 1 / (1 + rate * per_entry(self.sigma))
+        eta, kappa = (_per_parameter(x, first, unravel) for x in (rate, share))
         is_trained = self._trained_at(first, unravel)
 
         def step(i: Array, carry: tuple[Params, Any]) -> tuple[Params, Any]:  # l. 13
             w, optimizer_state = carry
             g = gradient(w, batch_at(batches, i))
+            g = is_trained(i, g, jax.tree.map(jnp.zeros_like, g))
             update, optimizer_state = optimizer.update(g, optimizer_state, w)
             descended = jax.tree.map(_add_scaled, w, eta, update)  # w − η∇f_k(w)
             moved = jax.tree.map(_blend, kappa, descended, anchor)
@@ -241,24 +246,16 @@ def _unpack_state(
     optimizer: optax.GradientTransformation, row: Vector, w: Vector,
     unravel: Callable[[Vector], Params],
 ) -> tuple[Any, Callable[[Any], Vector]]:  # fmt: skip
-    """Return an optimizer's state from a raveled one, and the function that ravels it again.
-
-    In the raveled state, moments are flat vectors like w; in the steps they have the shapes of
-    parameters.
-    """
-    template = optimizer.init(w)
-    flat = ravel_pytree(template)[1](row.astype(jnp.result_type(*jax.tree.leaves(template), row)))
-
-    def is_moment(leaf: Any) -> bool:
-        return jnp.shape(leaf) == w.shape
-
-    def pack(state: Any) -> Vector:
-        flat = jax.tree.map(
-            lambda leaf, part: ravel_pytree(part)[0] if is_moment(leaf) else part, template, state
-        )
-        return ravel_pytree(flat)[0].astype(row.dtype)
-
-    return jax.tree.map(lambda leaf: unravel(leaf) if is_moment(leaf) else leaf, flat), pack
+    """Return an optimizer's state from a raveled one, and the function that ravels it again."""
+    flat, unravel_state = ravel_pytree(optimizer.init(unravel(w)))
+    require(
+        flat.size == row.size, "LocalSolve.optimizer", f"a state of {flat.size} numbers",
+        f"one with a state of {row.size} numbers: for each parameter as many, whatever its shape",
+        "Optimizers with other states, such as optax.adafactor, cannot keep them.",
+    )  # fmt: skip
+    return unravel_state(row.astype(flat.dtype)), lambda state: ravel_pytree(state)[0].astype(
+        row.dtype
+    )
 
 
 def _per_parameter(x: Any, params: Params, unravel: Callable[[Vector], Params]) -> Params:

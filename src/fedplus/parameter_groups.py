@@ -90,7 +90,7 @@ class ParameterGroups:
             pieces[owner].append(x[..., first:last])
         return {pattern: _concatenate(parts) for pattern, parts in pieces.items()}
 
-    def join(self, blocks: Mapping[str, Array]) -> Array:
+    def concatenate(self, blocks: Mapping[str, Array]) -> Array:
         """Return the raveled models from each pattern's columns; the inverse of ``split``."""
         offsets = dict.fromkeys(self.patterns, 0)
         pieces = []

@@ -28,6 +28,8 @@ from fedplus.check import require, require_integer, require_number
 T = TypeVar("T")
 CHECKED_ROUNDS = (*range(11), 100, 1000, 10_000, 100_000)
 """The rounds at which the values of a schedule are checked."""
+SHOWN_ROUNDS = (0, 1, 10, 100, 1000)
+"""The rounds whose values stand for a function of the round."""
 
 
 class AbstractSchedule(ABC):
@@ -199,6 +201,10 @@ class Function(AbstractSchedule):
         require(callable(self.function), "Function.function", repr(self.function), "a function")
 
     @override
+    def __repr__(self) -> str:
+        return _show_values(self)
+
+    @override
     def __call__(self, t: Any) -> Any:
         return self.function(t)
 
@@ -222,6 +228,10 @@ class Combination(AbstractSchedule):
     inputs: tuple[Any, ...]
 
     @override
+    def __repr__(self) -> str:
+        return _show_values(self)
+
+    @override
     def __call__(self, t: Any) -> Any:
         return self.function(*at_round(self.inputs, t))
 
@@ -229,6 +239,15 @@ class Combination(AbstractSchedule):
     @override
     def constant_from(self) -> float:
         return constant_from(self.inputs)
+
+
+def _show_values(schedule: AbstractSchedule) -> str:
+    """Return some values of a function of the round, whose name does not tell them.
+
+    A run that is resumed, or a federation that continues, compares them with those of before.
+    """
+    values = ", ".join(f"{float(schedule(t)):.6g} in round {t}" for t in SHOWN_ROUNDS)
+    return f"{type(schedule).__name__}({values})"
 
 
 def combine(function: Callable[..., Any], *inputs: Any) -> Any:

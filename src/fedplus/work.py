@@ -29,7 +29,7 @@ __all__ = ["Each", "Grad", "Work", "map_sequentially"]
 RETRIES = 3
 """How often the local steps of a party that diverged are repeated in a round."""
 RETRY_SCALE = 0.25
-"""The factor of the gradients from one attempt to the next."""
+"""The factor of the step sizes from one attempt to the next."""
 
 
 class Work(NamedTuple):
@@ -58,7 +58,7 @@ class Work(NamedTuple):
     has_worsened: Callable[[Vector, Vector, Batch], Array] | None = None
     """(before, after, batches) ↦ True if local steps made a party's model worse than it was before and
     than an untrained one, by more than chance. With it, local steps that diverge are repeated with
-    smaller gradients; ``grad`` must then accept a ``ScaledBatch``. None: they are not repeated."""
+    smaller step sizes. None: they are not repeated."""
 
     def gather(self, rows: Matrix) -> Matrix:
         """Return the active parties' rows, (K, ...), of all parties' rows, (N, ...)."""
@@ -75,19 +75,56 @@ class Work(NamedTuple):
         return new if self.is_everyone(len(rows)) else rows.at[self.cohort].set(new)
 
     def map(self, each: Each, function: Callable[..., Any], *args: Any) -> Any:
-        """Return ``function(*args_k, batches_k, steps_k)`` of each active party k, stacked.
+        """Return ``function(scale, *args_k, batches_k, steps_k)`` of each active party k, stacked.
 
         Args:
             each: Maps the function over the cohort, in parallel or sequentially.
-            function: The computation of one party. Its last result says whether the party diverged, as
-                ``accept`` returns it. If ``has_worsened`` is set, such a party is computed again, with
-                gradients that are ``RETRY_SCALE`` times as large, up to ``RETRIES`` times; the last
-                result is then the number of times that it diverged.
+            function: The computation of one party, with step sizes multiplied by ``scale``. Its last
+                result says whether the party diverged, as ``accept`` returns it.
             args: Arrays with one row per active party.
+
+        Returns:
+            The results. The last one says whether the party diverged; with ``has_worsened``, in how
+            many of its attempts, of which the second and later ones have smaller step sizes.
+        """
+
+        def attempts_of_party(*args_k: Any) -> Any:
+            return self.repeat_if_diverged(lambda scale: function(scale, *args_k))
+
+        return run_each(each, attempts_of_party, *args, self.batches, self.steps)
+
+    def repeat_if_diverged(self, attempt: Callable[[Any], Any]) -> Any:
+        """Return ``attempt(scale)``, repeated with a smaller scale up to ``RETRIES`` times.
+
+        Args:
+            attempt: The computation for a scale of the step sizes. Its last result says whether it
+                diverged; if some entry is True, it is repeated.
+
+        Returns:
+            The results of the last attempt. The last one says how often each entry was True, or only
+            whether it was if ``has_worsened`` is not set, because nothing is then repeated.
         """
         if self.has_worsened is None:
-            return run_each(each, function, *args, self.batches, self.steps)
-        return run_each(each, _with_retries(function), *args, self.batches, self.steps)
+            return attempt(1.0)
+
+        def count_attempt(
+            carry: tuple[Array, Array, Array, Any],
+        ) -> tuple[Array, Array, Array, Any]:
+            attempts, _, failures, _ = carry
+            *results, diverged = attempt(jnp.float32(RETRY_SCALE) ** attempts)
+            return attempts + 1, diverged, failures + diverged, tuple(results)
+
+        def is_unfinished(carry: tuple[Array, Array, Array, Any]) -> Array:
+            attempts, diverged, _, _ = carry
+            return jnp.any(diverged) & (attempts <= RETRIES)
+
+        *results, diverged = jax.eval_shape(attempt, jnp.float32(1))
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), tuple(results))
+        everyone = jnp.ones(diverged.shape, bool)
+        first = jnp.int32(0), everyone, jnp.zeros(diverged.shape, jnp.int32), zeros
+        # A loop, so that the function is compiled once.
+        _, _, failures, last = lax.while_loop(is_unfinished, count_attempt, first)
+        return *last, failures
 
     def accept(self, new: T, old: T, batches: Batch, models: int = 1) -> tuple[T, Array]:
         """Return ``new`` unless local steps diverged, else ``old``; and whether they did.
@@ -161,70 +198,11 @@ def run_each(each: Each, function: Callable[..., Any], *args: Any) -> Any:
     return each(with_numbers)(*(arg for arg in args if not isinstance(arg, int)))
 
 
-class ScaledBatch(NamedTuple):
-    """A minibatch whose gradient is multiplied by a number."""
-
-    batch: Batch
-    scale: Array
-
-
 def finite_or(new: T, old: T) -> tuple[T, Array]:
     """Return ``new`` if all of it is finite, else ``old``; and whether ``new`` was not finite."""
     finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(new)))
     chosen: T = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
     return chosen, ~finite
-
-
-def scale_gradient(gradient: Callable[[Any, Batch], Any]) -> Callable[[Any, Any], Any]:
-    """Return the gradient function that also accepts a ``ScaledBatch``."""
-
-    def scaled(w: Any, batch: Any) -> Any:
-        if not isinstance(batch, ScaledBatch):
-            return gradient(w, batch)
-        g = gradient(w, batch.batch)
-        return jax.tree.map(lambda leaf: (batch.scale * leaf).astype(leaf.dtype), g)
-
-    return scaled
-
-
-def _scaled_batch_at(batches: Batch, scale: Array, i: Array) -> ScaledBatch:
-    return ScaledBatch(batches(i), scale)
-
-
-def _scale_batches(batches: Batch, scale: Array) -> Batch:
-    """Return a party's minibatches as ``ScaledBatch``es."""
-    if isinstance(batches, Partial):
-        scaled: Any = Partial(_scaled_batch_at, batches, scale)  # type: ignore[no-untyped-call]
-        return scaled
-    steps = len(jax.tree.leaves(batches)[0])
-    return ScaledBatch(batches, jnp.full(steps, scale))
-
-
-def _with_retries(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function of one party that is repeated with smaller gradients while it diverges."""
-
-    def run(*args: Any) -> Any:
-        *rest, batches, steps = args
-
-        def attempt(carry: tuple[Array, Array, Any]) -> tuple[Array, Array, Any]:
-            failures, _, _ = carry
-            scale = jnp.float32(RETRY_SCALE) ** failures
-            *results, diverged = function(*rest, _scale_batches(batches, scale), steps)
-            return failures + diverged, diverged, tuple(results)
-
-        def is_unfinished(carry: tuple[Array, Array, Any]) -> Array:
-            failures, diverged, _ = carry
-            return diverged & (failures <= RETRIES)
-
-        shapes = jax.eval_shape(attempt, (jnp.int32(0), jnp.bool_(True), ()))[2]
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        # A loop, so that the function is compiled once.
-        failures, _, results = lax.while_loop(
-            is_unfinished, attempt, (jnp.int32(0), jnp.bool_(True), zeros)
-        )
-        return *results, failures
-
-    return run
 
 
 def map_sequentially(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -39,7 +39,7 @@ METHODS = {
     "fedrep": fp.presets.fedrep(LAYOUT, eta=0.3, head_steps=2),
     "fedadam": fp.presets.fedadam(eta=0.3),
     "optax": fp.presets.fedavg_plus(eta=0.3, sigma=0.3).replace(
-        server=OptaxServer(optax.adam(0.05))
+        server_optimizer=OptaxServer(optax.adam(0.05))
     ),
 }  # fmt: skip
 

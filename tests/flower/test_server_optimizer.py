@@ -24,7 +24,7 @@ SERVERS = {
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_restarted_server_continues_bit_by_bit(name, tmp_path):
-    method = PLUS.replace(server=SERVERS[name])
+    method = PLUS.replace(server_optimizer=SERVERS[name])
     uninterrupted = FedPlus(method, rounds=5)
     uninterrupted.run(make_grid(method, tmp_path / "a"), zeros())
     for rounds in (2, 3, 5):
@@ -40,7 +40,7 @@ def test_another_optimizer_is_refused_and_if_allowed_begins_anew(tmp_path, caplo
     logging.getLogger("flwr").propagate = True
 
     def train(server, rounds, **settings):
-        method = PLUS.replace(server=server)
+        method = PLUS.replace(server_optimizer=server)
         strategy = FedPlus(method, rounds=rounds, folder=tmp_path / "s", **settings)
         strategy.run(make_grid(method, tmp_path), zeros())
 

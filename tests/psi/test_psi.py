@@ -177,7 +177,7 @@ def test_the_first_matching_pattern_decides_also_under_jit():
     expected = [1, 2, 0, 0, 5]
     assert psi.prox(x).tolist() == expected
     assert jax.jit(lambda psi, x: psi.prox(x))(psi, x).tolist() == expected
-    assert psi.join(psi.split(x)).tolist() == x.tolist()
+    assert psi.concatenate(psi.split(x)).tolist() == x.tolist()
 
 
 def test_patterns_match_the_parameter_names_of_ravel():

@@ -266,12 +266,12 @@ EXTENDED = {
         optimizer="adam", keep_optimizer_state=True,
     ),
     "private layers, server": presets.fedper(LAYOUT, eta=0.05, private=("bias",)).replace(
-        server=fp.server_optimizer.AdaptiveServer("yogi", 0.05), optimizer="momentum",
+        server_optimizer=fp.server_optimizer.AdaptiveServer("yogi", 0.05), optimizer="momentum",
         keep_optimizer_state=True,
     ),
     "server momentum": presets.fedavgm(eta=0.05).replace(fine_tune=2),
     "Optax on the server": presets.mr_mtl(eta=0.05, lam=1.0).replace(
-        server=fp.server_optimizer.OptaxServer(optax.adam(0.1))
+        server_optimizer=fp.server_optimizer.OptaxServer(optax.adam(0.1))
     ),
 }  # fmt: skip
 

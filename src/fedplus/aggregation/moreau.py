@@ -145,7 +145,7 @@ class BlockSolver(AbstractAggregator):
         w, iterations, residuals, converged = zip(*results.values(), strict=True)
         xp = namespace(w[0])
         return Aggregate(
-            self.psi.join(dict(zip(results, w, strict=True))),
+            self.psi.concatenate(dict(zip(results, w, strict=True))),
             xp.max(xp.stack(iterations)),
             xp.sqrt(xp.sum(xp.stack(residuals) ** 2)),
             xp.all(xp.stack(converged)),

@@ -93,8 +93,10 @@ class APFL(AbstractBaseline[APFLState]):
             return share * v + (1 - share) * w
 
         def solve(
-            v: Vector, alpha: Array, batches: Batch, count: Array | int
+            scale: Any, v: Vector, alpha: Array, batches: Batch, count: Array | int
         ) -> tuple[Vector, Vector, Vector, Array, Array]:
+            eta = scale * self.eta
+
             def step(i: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
                 w, v, share, moments_w, moments_v = carry
                 batch = batch_at(batches, i)
@@ -102,12 +104,12 @@ class APFL(AbstractBaseline[APFLState]):
                 mixed_gradient = gradient(mixed, batch)
                 if self.adaptive:
                     products = jax.tree.map(jnp.vdot, steps.subtract(v, w), mixed_gradient)
-                    new_share = share - self.eta * sum(jax.tree.leaves(products))
+                    new_share = share - eta * sum(jax.tree.leaves(products))
                     share = jnp.where(i == 0, jnp.clip(new_share, 0, 1), share)
                 g = jax.tree.map(lambda leaf: carry[2] * leaf, mixed_gradient)
-                v, moments_v = steps.optimizer_step(optimizer, self.eta, v, g, moments_v)
+                v, moments_v = steps.optimizer_step(optimizer, eta, v, g, moments_v)
                 g = gradient(w, batch)
-                w, moments_w = steps.optimizer_step(optimizer, self.eta, w, g, moments_w)
+                w, moments_w = steps.optimizer_step(optimizer, eta, w, g, moments_w)
                 return w, v, share, moments_w, moments_v
 
             first = unravel(w_global)

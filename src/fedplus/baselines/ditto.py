@@ -1,6 +1,6 @@
 """Ditto: a personal model for each party, regularised towards the global model of FedAvg."""
 
-from typing import ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -70,13 +70,15 @@ class Ditto(AbstractBaseline[DittoState]):
         w_global = state.w_global
         _, unravel, _ = with_parameter_shapes(grad)
 
-        def solve(v: Vector, batches: Batch, count: Array | int) -> tuple[Vector, Vector, Array]:
+        def solve(
+            scale: Any, v: Vector, batches: Batch, count: Array | int
+        ) -> tuple[Vector, Vector, Array]:
             anchor = unravel(w_global)
 
             def regularised(v: Params, g: Params) -> Params:
                 return steps.add_scaled(g, self.lam, steps.subtract(v, anchor))
 
-            rule = batches, count, grad, self.eta, self.optimizer
+            rule = batches, count, grad, scale * self.eta, self.optimizer
             w_k = steps.descend(w_global, *rule)
             v_k = steps.descend(v, *rule, regularised)
             new, old = (w_k, v_k), (w_global, v)

@@ -1,6 +1,6 @@
 """FedFomo: each party mixes in the models of others that have a lower loss on its samples."""
 
-from typing import ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +84,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
         arrived = jnp.ones(n, bool) if everyone.weights is None else everyone.weights > 0
 
         def solve(
-            own: Vector, others: Array, held: Batch, batches: Batch, count: Array | int
+            scale: Any, own: Vector, others: Array, held: Batch, batches: Batch, count: Array | int
         ) -> tuple[Vector, Vector, Array]:
             models = everyone.models[others]
             gain = loss(own, held) - jax.vmap(lambda w: loss(w, held))(models)
@@ -94,7 +94,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
             weight = jnp.maximum(gain, 0) / jnp.where(distance > 0, distance, 1)
             total = jnp.sum(weight)
             mixed = own + (weight / jnp.where(total > 0, total, 1)) @ difference
-            w_k = steps.descend(mixed, batches, count, grad, self.eta, self.optimizer)
+            w_k = steps.descend(mixed, batches, count, grad, scale * self.eta, self.optimizer)
             w_k, diverged = work.accept(w_k, own, batches)
             return w_k, gain, diverged
 

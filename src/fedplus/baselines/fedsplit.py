@@ -1,6 +1,6 @@
 """FedSplit: Peaceman–Rachford splitting, whose fixed points minimise the mean loss."""
 
-from typing import ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -74,13 +74,17 @@ class FedSplit(AbstractBaseline[FedSplitState]):
         x = state.w_global
         _, unravel, _ = with_parameter_shapes(grad)
 
-        def solve(z: Vector, batches: Batch, count: Array | int) -> tuple[Vector, Vector, Array]:
+        def solve(
+            scale: Any, z: Vector, batches: Batch, count: Array | int
+        ) -> tuple[Vector, Vector, Array]:
             reflection = unravel(2 * x - z)
 
             def regularised(u: Params, g: Params) -> Params:
                 return steps.add_scaled(g, 1 / self.s, steps.subtract(u, reflection))
 
-            u = steps.descend(x, batches, count, grad, self.eta, self.optimizer, regularised)
+            u = steps.descend(
+                x, batches, count, grad, scale * self.eta, self.optimizer, regularised
+            )
             u, diverged = work.accept(u, x, batches)
             return u, z + 2 * (u - x), diverged
 

@@ -1,6 +1,6 @@
 """HypCluster: a few cluster models, of which each party uses the one with the lowest loss."""
 
-from typing import ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -75,13 +75,13 @@ class HypCluster(AbstractBaseline[HypClusterState]):
         loss = steps.mean_loss(grad, "HypCluster")
         centres = state.centres
 
-        def solve(batches: Batch, count: Array | int) -> tuple[Vector, Array, Array]:
+        def solve(scale: Any, batches: Batch, count: Array | int) -> tuple[Vector, Array, Array]:
             def losses(batch: Batch) -> Vector:
                 return jnp.stack([loss(centre, batch) for centre in centres])
 
             choice = jnp.argmin(steps.mean_over_batches(losses, batches, count)).astype(jnp.int32)
             first = centres[choice]
-            w_k = steps.descend(first, batches, count, grad, self.eta, self.optimizer)
+            w_k = steps.descend(first, batches, count, grad, scale * self.eta, self.optimizer)
             w_k, diverged = work.accept(w_k, first, batches)
             return w_k, choice, diverged
 

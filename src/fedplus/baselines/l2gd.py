@@ -1,6 +1,6 @@
 """L2GD: at random, either a local gradient step of all parties or a step towards their mean."""
 
-from typing import ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -58,8 +58,7 @@ class L2GD(AbstractBaseline[L2GDState]):
     def __post_init__(self) -> None:
         require_number(self.alpha, "L2GD.alpha", above=0)
         require_number(self.lam, "L2GD.lam", least=0, advice="0 is local training.")
-        require_number(self.p, "L2GD.p", above=0)
-        require_number(1 - self.p, "1 − L2GD.p", above=0)
+        require_number(self.p, "L2GD.p", above=0, below=1)
         steps.require_aggregator(self.aggregate, "L2GD")
 
     @override
@@ -80,29 +79,40 @@ class L2GD(AbstractBaseline[L2GDState]):
         counts = jnp.broadcast_to(jnp.asarray(work.steps), (n,))
         centre = state.w_global
 
-        def local_step(i: Array, rows: Matrix, diverged: Array) -> tuple[Matrix, Array]:
+        before = work.gather(state.w_local)
+
+        def local_step(alpha: Any, i: Array, rows: Matrix, diverged: Array) -> tuple[Matrix, Array]:
             def step_of_party(x: Vector, batches: Batch, count: Array) -> tuple[Vector, Array]:
                 g = ravel(gradient(unravel(x), batch_at(batches, i)))
-                new_x = jnp.where(i < count, x - self.alpha / (n * (1 - self.p)) * g, x)
+                new_x = jnp.where(i < count, x - alpha / (n * (1 - self.p)) * g, x)
                 return finite_or(new_x, x)
 
             rows, newly_diverged = run_each(each, step_of_party, rows, work.batches, counts)
             return rows, diverged | newly_diverged
 
-        def mean_step(i: Array, rows: Matrix, diverged: Array) -> tuple[Matrix, Array]:
+        def mean_step(alpha: Any, i: Array, rows: Matrix, diverged: Array) -> tuple[Matrix, Array]:
             result, _ = steps.aggregate_active(work, rows, centre, self.aggregate)
-            new_rows = rows - self.alpha * self.lam / (n * self.p) * (rows - result.w)
+            new_rows = rows - alpha * self.lam / (n * self.p) * (rows - result.w)
             new_rows = jnp.where((i < counts)[:, None], new_rows, rows)
             rows, newly_diverged = jax.vmap(finite_or)(new_rows, rows)
             return rows, diverged | newly_diverged
 
-        def step(i: Array, carry: tuple[Matrix, Array]) -> tuple[Matrix, Array]:
-            communicate = jax.random.bernoulli(jax.random.fold_in(key, i), self.p)
-            new: tuple[Matrix, Array] = lax.cond(communicate, mean_step, local_step, i, *carry)
-            return new
+        def attempt(scale: Any) -> tuple[Matrix, Array]:
+            alpha = scale * self.alpha
 
-        carry = work.gather(state.w_local), jnp.zeros(n, bool)
-        solved, diverged = lax.fori_loop(0, jnp.max(counts), step, carry)
+            def step(i: Array, carry: tuple[Matrix, Array]) -> tuple[Matrix, Array]:
+                communicate = jax.random.bernoulli(jax.random.fold_in(key, i), self.p)
+                branches = mean_step, local_step
+                new: tuple[Matrix, Array] = lax.cond(communicate, *branches, alpha, i, *carry)
+                return new
+
+            carry = before, jnp.zeros(n, bool)
+            rows, diverged = lax.fori_loop(0, jnp.max(counts), step, carry)
+            rows, has_worsened = run_each(each, work.accept, rows, before, work.batches)
+            return rows, diverged | has_worsened
+
+        # The parties meet within a round, so all of them repeat it if one diverges.
+        solved, diverged = work.repeat_if_diverged(attempt)
         result, dropped = steps.aggregate_active(work, solved, centre, self.aggregate)
         w_local = work.scatter(state.w_local, solved)
         return L2GDState(result.w, w_local), Outcome(result, solved, diverged, dropped)

@@ -1,6 +1,6 @@
 """LocalUpdate: parties send a weighted sum of the gradients of their local steps."""
 
-from typing import ClassVar, Literal, NamedTuple, final
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -78,18 +78,20 @@ class LocalUpdate(AbstractBaseline[LocalUpdateState]):
         work = work.checked(len(state.parties))
         x = state.w_global
 
-        def solve(batches: Batch, count: Array | int) -> tuple[Vector, Array]:
+        def solve(scale: Any, batches: Batch, count: Array | int) -> tuple[Vector, Array]:
             gradient, unravel, ravel = with_parameter_shapes(grad)
 
             def step(i: Array, carry: tuple[Params, Params]) -> tuple[Params, Params]:
                 y, total = carry
                 g = gradient(y, batch_at(batches, i))
                 share = 1.0 if self.theta == "all" else jnp.where(i == count - 1, 1.0, 0.0)
-                return steps.add_scaled(y, -self.gamma, g), steps.add_scaled(total, share, g)
+                return steps.add_scaled(y, -scale * self.gamma, g), steps.add_scaled(
+                    total, share, g
+                )
 
             first = unravel(x), unravel(jnp.zeros_like(x))
             _, total = repeat_steps(step, count, first, available_steps(batches))
-            return work.accept(x - self.eta * ravel(total), x, batches)
+            return work.accept(x - scale * self.eta * ravel(total), x, batches)
 
         solved, diverged = work.map(each, solve)
         result, dropped = steps.aggregate_active(work, solved, x, self.aggregate)

@@ -1,6 +1,6 @@
 """Mapper: each party interpolates between its own model and a central model."""
 
-from typing import ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -83,19 +83,21 @@ class Mapper(AbstractBaseline[MapperState]):
         w_c = state.w_global
         gradient, unravel, ravel = with_parameter_shapes(grad)
 
-        def train(lam: float, w_l: Vector, batches: Batch, count: Array | int) -> Vector:
+        def train(
+            scale: Any, lam: float, w_l: Vector, batches: Batch, count: Array | int
+        ) -> Vector:
             """Return the interpolated model after E_k steps of w_l, which determines w_l if λ > 0."""
             first = lam * w_l + (1 - lam) * w_c
             return steps.descend(
-                first, batches, count, grad, self.eta * lam, self.optimizer,
+                first, batches, count, grad, scale * self.eta * lam, self.optimizer,
                 lambda w, g: jax.tree.map(lambda leaf: lam * leaf, g),
             )  # fmt: skip
 
         def solve(
-            w_l: Vector, batches: Batch, count: Array | int
+            scale: Any, w_l: Vector, old_lam: Array, batches: Batch, count: Array | int
         ) -> tuple[Vector, Vector, Array, Vector, Array]:
             lams = jnp.array(self.lambdas, w_c.dtype)
-            mixed = jnp.stack([train(lam, w_l, batches, count) for lam in self.lambdas])
+            mixed = jnp.stack([train(scale, lam, w_l, batches, count) for lam in self.lambdas])
 
             def losses(batch: Batch) -> Vector:
                 return jnp.stack([loss(w, batch) for w in mixed])
@@ -105,13 +107,14 @@ class Mapper(AbstractBaseline[MapperState]):
             own = jnp.where(lam > 0, (w - (1 - lam) * w_c) / jnp.where(lam > 0, lam, 1), w_l)
             params = unravel(w)
             mean = ravel(steps.mean_over_batches(lambda b: gradient(params, b), batches, count))
-            central = w_c - self.eta_c * (1 - lam) * mean
-            new, old = (central, w, own, lam), (w_c, w_l, w_l, lams[0])
+            central = w_c - scale * self.eta_c * (1 - lam) * mean
+            old_mixed = old_lam * w_l + (1 - old_lam) * w_c
+            new, old = (central, w, own, lam), (w_c, old_mixed, w_l, old_lam)
             (central, w, own, lam), diverged = work.accept(new, old, batches, models=2)
             return central, own, lam, w, diverged
 
         w_l = work.gather(state.w_local)
-        central, own, lam, solved, diverged = work.map(each, solve, w_l)
+        central, own, lam, solved, diverged = work.map(each, solve, w_l, work.gather(state.lam))
         result, dropped = steps.aggregate_active(work, central, w_c, self.aggregate)
         w_local, lams = work.scatter(state.w_local, own), work.scatter(state.lam, lam)
         new_state = MapperState(result.w, w_local, lams)

@@ -90,7 +90,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
         gradient, unravel, ravel = with_parameter_shapes(grad)
         optimizer = make_optimizer(self.optimizer)
 
-        def solve(batches: Batch, count: Array | int) -> tuple[Vector, Array]:
+        def solve(scale: Any, batches: Batch, count: Array | int) -> tuple[Vector, Array]:
             available = available_steps(batches)
 
             def batch(i: Array, j: int) -> Batch:
@@ -109,7 +109,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
                     )
                     difference = steps.subtract(up, down)  # 2δ ∇²f_k(w) outer
                     outer = steps.add_scaled(outer, -self.alpha / (2 * self.delta), difference)
-                return steps.optimizer_step(optimizer, self.beta, w, outer, moments)
+                return steps.optimizer_step(optimizer, scale * self.beta, w, outer, moments)
 
             first = unravel(w_global)
             solved = ravel(repeat_steps(step, count, (first, optimizer.init(first)), None)[0])

@@ -92,7 +92,7 @@ class PFedMe(AbstractBaseline[PFedMeState]):
         optimizer = make_optimizer(self.optimizer)
 
         def solve(
-            before: Vector, batches: Batch, count: Array | int
+            scale: Any, before: Vector, batches: Batch, count: Array | int
         ) -> tuple[Vector, Vector, Array]:
             def step(i: Array, carry: tuple[Params, Params, Any]) -> tuple[Params, Params, Any]:
                 w, theta, moments = carry
@@ -101,9 +101,10 @@ class PFedMe(AbstractBaseline[PFedMeState]):
                     distance = steps.subtract(theta, w)
                     regularised = steps.add_scaled(gradient(theta, batch), self.lam, distance)
                     theta, moments = steps.optimizer_step(
-                        optimizer, self.eta_inner, theta, regularised, moments
+                        optimizer, scale * self.eta_inner, theta, regularised, moments
                     )
-                new_w = steps.add_scaled(w, -self.eta * self.lam, steps.subtract(w, theta))  # l. 8
+                rate = scale * self.eta * self.lam
+                new_w = steps.add_scaled(w, -rate, steps.subtract(w, theta))  # l. 8
                 return new_w, theta, moments
 
             first = unravel(w_global)

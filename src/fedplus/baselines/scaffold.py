@@ -1,6 +1,6 @@
 """SCAFFOLD: control variates that correct the drift of local steps."""
 
-from typing import ClassVar, Literal, NamedTuple, final
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -82,21 +82,23 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
         work = work.checked(parties)
         x, c = state.w_global, state.control
 
-        def solve(c_k: Vector, batches: Batch, count: Array | int) -> tuple[Vector, Vector, Array]:
+        def solve(
+            scale: Any, c_k: Vector, batches: Batch, count: Array | int
+        ) -> tuple[Vector, Vector, Array]:
             gradient, unravel, ravel = with_parameter_shapes(grad)
             correction = unravel(c - c_k)
 
             def corrected(y: Params, g: Params) -> Params:
                 return steps.add_scaled(g, 1.0, correction)
 
-            rule = batches, count, grad, self.eta_l, self.optimizer
-            y = steps.descend(x, *rule, corrected)  # l. 9-11
+            eta = scale * self.eta_l
+            y = steps.descend(x, batches, count, grad, eta, self.optimizer, corrected)  # l. 9-11
             if self.option == 1:
                 params = unravel(x)
                 mean = steps.mean_over_batches(lambda b: gradient(params, b), batches, count)
                 new_c_k = ravel(mean)
             else:
-                new_c_k = c_k - c + (x - y) / (jnp.maximum(count, 1) * self.eta_l)
+                new_c_k = c_k - c + (x - y) / (jnp.maximum(count, 1) * eta)
             new_c_k = jnp.where(jnp.asarray(count) > 0, new_c_k, c_k)  # l. 12
             (y, new_c_k), diverged = work.accept((y, new_c_k), (x, c_k), batches)
             return y, new_c_k, diverged

@@ -143,16 +143,9 @@ def rule_from_message(
 def _by_name(config: Mapping[str, Any], setting: str, names: list[str]) -> dict[str, float]:
     """Return a setting of the message by name of a parameter, after a check of its values."""
     value, shown = config.get(_key(setting)), f"the server's {SYMBOLS.get(setting, setting)}"
-    if isinstance(value, str):
-        entries = dict(json.loads(value))
-        bounds: dict[str, Any] = {"least": 0}
-    else:
-        entries = {"*": value}
-        bounds = {"above": 0} if setting == "eta" else {"least": 0}
-    if setting == "lam":
-        bounds["most"] = 1
+    entries: dict[str, Any] = dict(json.loads(value)) if isinstance(value, str) else {"*": value}
     for number in entries.values():
-        require_number(number, shown, **bounds)
+        require_number(number, shown, least=0, most=1 if setting == "lam" else None)
     groups = ParameterGroups(tuple(entries), tuple((name, 1) for name in names), shown)
     return {name: float(entries[str(groups.pattern_of(name))]) for name in names}
 

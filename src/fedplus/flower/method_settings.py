@@ -9,10 +9,7 @@ from fedplus.algorithm import FedPlus
 from fedplus.check import require
 from fedplus.parameter_groups import ByLayer
 from fedplus.psi import Blocks
-from fedplus.schedules import Function, is_schedule, schedules_of
-
-COMPARED_ROUNDS = (0, 1, 10, 100, 1000)
-"""The rounds at which functions of the round are compared."""
+from fedplus.schedules import is_schedule
 
 
 def shared_arrays(method: FedPlus, arrays: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
@@ -69,7 +66,6 @@ def settings_of_method(method: FedPlus, score: tuple[str, str]) -> dict[str, Any
         "private": method.private and list(method.private.names),
         "server": method.server_optimizer and stable_repr(method.server_optimizer),
         "join": None if method.join == "current" else method.join,
-        "functions": [_values(x) for x in schedules_of(method) if isinstance(x, Function)] or None,
     }
     return numbers | {name: value for name, value in later.items() if value is not None} | {
         "psi": psi, "over": method.over, "score": list(score),
@@ -83,11 +79,6 @@ def _describe(value: Any) -> Any:
     if isinstance(value, ByLayer):
         return {pattern: _describe(number) for pattern, number in value.values.items()}
     return stable_repr(value) if is_schedule(value) else float(value)
-
-
-def _values(schedule: Any) -> str:
-    """Return some values of a function of the round, whose name does not tell them."""
-    return ", ".join(f"{float(schedule(t)):.6g} in round {t}" for t in COMPARED_ROUNDS)
 
 
 def ignored_settings(method: FedPlus) -> list[str]:

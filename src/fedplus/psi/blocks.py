@@ -62,9 +62,9 @@ class Blocks(AbstractPsi):
         """Return each pattern's columns of ``x``, whose last axis is a raveled model."""
         return self.groups.split(x)
 
-    def join(self, blocks: Mapping[str, Array]) -> Array:
+    def concatenate(self, blocks: Mapping[str, Array]) -> Array:
         """Return the raveled models from each pattern's columns; the inverse of ``split``."""
-        return self.groups.join(blocks)
+        return self.groups.concatenate(blocks)
 
     def without(self, names: Collection[str]) -> "Blocks":
         """Return the blocks of a model without these parameters."""
@@ -80,4 +80,6 @@ class Blocks(AbstractPsi):
     @override
     def prox(self, x: Vector) -> Vector:
         blocks = self.split(x).items()
-        return self.join({pattern: self.parts[pattern].prox(block) for pattern, block in blocks})
+        return self.concatenate(
+            {pattern: self.parts[pattern].prox(block) for pattern, block in blocks}
+        )

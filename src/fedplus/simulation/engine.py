@@ -27,7 +27,7 @@ from fedplus.simulation.minibatches import minibatches
 from fedplus.simulation.participation import AbstractCohort, Effort, Stragglers
 from fedplus.simulation.round_log import RoundLog
 from fedplus.simulation.round_statistics import RoundStatistics, round_statistics
-from fedplus.work import Each, ScaledBatch, Work, map_sequentially, scale_gradient
+from fedplus.work import Each, Work, map_sequentially
 
 MAX_ROUNDS_PER_CALL = 256
 """The most rounds that one call of the program can run."""
@@ -119,12 +119,11 @@ def make_gradient(model: Model, data: Data) -> ParameterGradient:
     def loss(params: Any, rows: Any) -> Array:
         return jnp.mean(sample_losses(model, data, params, rows))
 
-    return ParameterGradient(scale_gradient(jax.grad(loss)), unravel_function(model), loss)
+    return ParameterGradient(jax.grad(loss), unravel_function(model), loss)
 
 
 def sample_losses(model: Model, data: Data, params: Any, rows: Any) -> Array:
-    """Return the loss on each of these rows, which may be a ``ScaledBatch``."""
-    rows = rows.batch if isinstance(rows, ScaledBatch) else rows
+    """Return the loss on each of these rows."""
     losses: Array = model.task.loss(model.apply(params, data.x[rows]), data.y[rows])
     return losses
 

@@ -15,6 +15,8 @@ from fedplus.check import SettingError, require, require_integer, require_number
 from fedplus.data.federation import Federation
 from fedplus.data.split import put_on_device
 from fedplus.models import Model, ravel
+from fedplus.parameter_groups import ByLayer
+from fedplus.schedules import at_round
 from fedplus.simulation.cpu_devices import (
     create_cpu_devices,
     init_on_all_cores,
@@ -104,6 +106,8 @@ def set_up(
         _require_pageable(algorithms, seeds, one_device=mesh is None and is_core_count_default)
     effort = _make_effort(steps, epochs, federation.train.size, batch_size)
     steps_of_party = _total_steps(effort)
+    for algorithm in algorithms:
+        _require_steps_for_layers(algorithm, int(steps_of_party.max()))
     has_equal_steps = stragglers is None and np.ptp(steps_of_party) == 0
     runs = tuple((algorithm, int(seed)) for algorithm in algorithms for seed in seeds)
     lanes = [_make_lane(algorithm, seed, model) for algorithm, seed in runs]
@@ -175,7 +179,7 @@ def _init_state(lanes: Sequence[Lane], shape: StateShape) -> Any:
         w_first = jnp.array(lane.w_first, copy=True)
         if isinstance(lane.algorithm, FedPlus):
             return lane.algorithm.init(w_first, *shape)
-        return lane.algorithm.init(w_first, shape.rows)
+        return at_round(lane.algorithm, 0).init(w_first, shape.rows)
 
     states = [init(lane) for lane in lanes]
     return _stack(states) if len(lanes) > 1 else states[0]
@@ -218,6 +222,11 @@ def _require_pageable(algorithms: Sequence[Any], seeds: Sequence[int], one_devic
         type(method).__name__ + ('(..., over="all")' if hasattr(method, "over") else ""),
         'used with FedPlus(..., over="active"), e.g. presets.fedavg(...)',
         "Other methods would read the models of all parties in every round.",
+    )  # fmt: skip
+    fine_tune = getattr(method, "fine_tune", 0)
+    require(
+        fine_tune == 0, "store", f"a method with fine_tune = {fine_tune}", "used with fine_tune = 0",
+        "The parties' adapted models would have to be in memory at once.",
     )  # fmt: skip
     is_single = len(algorithms) == len(seeds) == 1 and one_device
     require(is_single, "store", "several runs or devices", "used for one run on one device")
@@ -269,6 +278,18 @@ def _make_effort(steps: Any, epochs: Any, size: NumpyArray, batch_size: int) -> 
     if np.all(units == np.round(units)):
         return Effort(units.astype(np.int32), steps_per_epoch(size, batch_size))
     return Effort(np.ones(n, np.int32), np.ceil(units * size / batch_size).astype(np.int32))
+
+
+def _require_steps_for_layers(algorithm: Any, most_steps: int) -> None:
+    """Require that a round has steps for every layer, also for one that is trained after another."""
+    begin = getattr(getattr(algorithm, "local", None), "begin_step", None)
+    values = list(begin.values.values()) if isinstance(begin, ByLayer) else [begin]
+    last = max((value for value in values if isinstance(value, (int, float))), default=-1)
+    require(
+        last < most_steps, "steps", f"{most_steps} per round",
+        f"more than {last:g}, the steps of the layers that are trained first",
+        "For FedRep, set steps higher or head_steps lower.",
+    )  # fmt: skip
 
 
 def _total_steps(effort: Effort) -> NumpyArray:
