@@ -245,3 +245,22 @@ BAD = {
 def test_bad_layers_are_reported_in_one_line(name):
     with pytest.raises(fp.SettingError, match=rf"\A{name} must be [^\n]+, got [^\n]+\Z"):
         BAD[name]()
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+def test_layers_that_wait_gather_no_momentum(optimizer):
+    """With FedRep, the body's first step does not depend on the gradients of the head's steps."""
+    method = presets.fedrep(LAYOUT, eta=0.01, head_steps=2).replace(optimizer=optimizer)
+    body = COLUMNS["body/*"]
+
+    def after_one_step_of_the_body(size):
+        batches = np.ones((1, 3, D)), np.zeros((1, 3, D))
+        batches[1][:, :2, body] = size  # The gradients of the body while the head is trained.
+        w = jnp.ones(D)
+        return method.local(
+            w, w, jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), batches), 3, separable
+        )
+
+    one, other = after_one_step_of_the_body(0.0), after_one_step_of_the_body(100.0)
+    np.testing.assert_array_equal(one, other)
+    assert float(jnp.abs(one[jnp.array(body)] - 1).min()) > 0

@@ -12,6 +12,7 @@ import pytest
 
 import fedplus as fp
 from fedplus.local import OPTIMIZERS, LocalSolve, ParameterGradient
+from small_federation import CLASSIFIER, federation
 
 DECAY = optax.exponential_decay(0.1, 1, 0.5)
 
@@ -125,3 +126,13 @@ def test_a_schedule_for_some_parameters_is_rejected_when_training_starts():
     grad = ParameterGradient(lambda w, batch: w, lambda w: {"bias": w[:1], "weight": w[1:]})
     with pytest.raises(fp.SettingError, match="got one with a schedule"):
         local(jnp.ones(3), jnp.zeros(3), jnp.zeros((2, 1)), 2, grad)
+
+
+def test_an_optimizer_whose_state_depends_on_shapes_cannot_keep_it():
+    """Adafactor has factors for matrices, so its state for a raveled model has another size."""
+    local = fp.LocalSolve(
+        fp.L2(0.1), eta=0.1, keep_optimizer_state=True,
+        optimizer=lambda rate: optax.adafactor(rate, min_dim_size_to_factor=2),
+    )  # fmt: skip
+    with pytest.raises(fp.SettingError, match=r"optimizer must be one with a state of .*adafactor"):
+        fp.simulate(fp.FedPlus(local), federation(), CLASSIFIER, rounds=1, steps=1, batch_size=4)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import fedplus as fp
 from fedplus import presets
+from fedplus.schedules import Linear
 from fedplus.server_optimizer import AdaptiveServer, MomentumServer, OptaxServer
 
 pytestmark = pytest.mark.usefixtures("x64_throughout")
@@ -122,10 +123,28 @@ def test_a_server_moves_only_the_shared_layers(name):
 
 
 @every_server
-def test_without_arrivals_and_memory_the_global_model_stays(name):
-    method = presets.fedavg(eta=0.1).replace(server_optimizer=SERVERS[name])
-    for state in run(method, present=np.zeros(N, bool)):
-        np.testing.assert_array_equal(state.w_global, [1, 2, 3])
+@pytest.mark.parametrize("preset", ["fedavg", "fedavg_plus"])
+def test_rounds_without_replies_change_nothing(name, preset):
+    """Neither w̃ nor the moments of the rounds before."""
+    settings = {} if preset == "fedavg" else {"sigma": 1.0}
+    method = getattr(presets, preset)(eta=0.1, **settings)
+    method = method.replace(server_optimizer=SERVERS[name])
+    (*_, before) = run(method)
+    batches = jnp.ones((N, 2, D))
+    work = fp.Work(np.arange(N), batches, 2, present=np.zeros(N, bool))
+    after, _ = method.round(before, work, lambda w, c: w - c)
+    np.testing.assert_array_equal(after.w_global, before.w_global)
+    for one, other in zip(
+        jax.tree.leaves(before.server_state), jax.tree.leaves(after.server_state), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_schedule_of_every_number_of_a_server_has_a_first_state():
+    method = presets.fedadam(eta=0.1, eta_server=0.1).replace(
+        server_optimizer=AdaptiveServer("adam", 0.1, tau=Linear(1e-3, 1e-4, rounds=5))
+    )
+    np.testing.assert_allclose(method.init(jnp.zeros(D), N).server_state.second, 1e-6)
 
 
 BAD = {

@@ -155,7 +155,7 @@ def run_job(job: Job) -> float:
 def choose(trials: Sequence[dict[str, Any]], better: str) -> dict[str, Any]:
     """Return the trial with the best mean validation score over the splits.
 
-    A trial in which a party gave up steps, because they diverged even with smaller gradients, is
+    A trial in which a party gave up steps, because they diverged even with smaller step sizes, is
     chosen only if all trials have such a party.
 
     >>> trials = [{"settings": s, "scores": [x], "gave_up": g}

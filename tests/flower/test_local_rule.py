@@ -106,7 +106,7 @@ def test_a_custom_psi_must_be_given_to_the_party(tmp_path):
         ({"fedplus-psi": '[["*", "L2", -1]]'}, "server's δ must be"),
         ({"fedplus-psi": '[["*", "L1", 0]]'}, "server's δ must be a finite number > 0"),
         ({"fedplus-psi": '[["head", "L2", 1]]'}, "a cover of all parameters, got no pattern"),
-        ({"fedplus-eta": -0.1}, "server's η must be a finite number > 0, got -0.1"),
+        ({"fedplus-eta": -0.1}, "server's η must be a finite number ≥ 0, got -0.1"),
         ({"fedplus-lam": 2.0}, "server's λ must be"),
     ],
 )
@@ -114,3 +114,9 @@ def test_invalid_settings_in_the_message_are_refused(changed, error):
     config = rule_to_message(fp.presets.fedgeomed_plus(eta=0.1, sigma=0.5)) | changed
     with pytest.raises(fp.SettingError, match=error):
         rule_from_message(config, Shapes.from_arrays(zeros()).layout)
+
+
+def test_a_schedule_may_reach_a_learning_rate_of_0():
+    method = fp.presets.fedprox(eta=fp.schedules.Linear(0.1, 0.0, rounds=3), sigma=0.5)
+    rule = rule_from_message(rule_to_message(fp.at_round(method, 3)), LAYOUT)
+    assert (rule.eta, rule.kappa) == (0, 1)

@@ -119,6 +119,15 @@ def test_the_certificate_of_theorem_1_reports_rises_of_the_objective(tmp_path):
     (run.path / ROUNDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
     finding = section(report_data([run]), "certificate")["options"][0]["finding"]
     assert finding == "Under FedGeoMed+ it rises, at most by 10 % at round 50."
+    lines[3]["theorem_1"] = False  # Say, a party joined in round 45.
+    (run.path / ROUNDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    finding = section(report_data([run]), "certificate")["options"][0]["finding"]
+    assert "never rises under FedGeoMed+" in finding
+    for line in lines:
+        line["theorem_1"] = False
+    (run.path / ROUNDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    finding = section(report_data([run]), "certificate")["options"][0]["finding"]
+    assert finding.startswith("Theorem 1 never applies to FedGeoMed+")
 
 
 def test_sections_without_data_are_left_out(tmp_path):

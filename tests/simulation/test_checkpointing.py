@@ -235,7 +235,7 @@ def test_load_returns_what_save_has_written(tmp_path):
 
 
 def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path):
-    """The learning rate explodes in round 6, so that even smaller gradients cannot save a party."""
+    """The learning rate explodes in round 6, so that even smaller steps cannot save a party."""
     import jax.numpy as jnp
 
     from fedplus.models import REGRESSION, Model
@@ -292,3 +292,18 @@ def test_every_part_of_the_state_is_resumed_bit_by_bit(name, tmp_path):
     ):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(straight.models, resumed.models)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "mr_mtl"])
+def test_another_function_of_the_round_is_noticed_on_resume(name, tmp_path):
+    """Also where the preset computes with it; both functions have the same name."""
+    more = {"lam": 0.5} if name == "mr_mtl" else {}
+    first, second = (
+        getattr(presets, name)(eta=lambda t, base=base: 0.1 * base**t, **more)
+        for base in (0.9, 0.8)
+    )
+    fp.simulate(first, federation(), CLASSIFIER, checkpoint=tmp_path, **SETTINGS)
+    longer = SETTINGS | {"rounds": SETTINGS["rounds"] + 2}
+    with pytest.raises(fp.SettingError, match=r"in round 1"):
+        fp.simulate(second, federation(), CLASSIFIER, checkpoint=tmp_path, resume=True, **longer)
+    fp.simulate(first, federation(), CLASSIFIER, checkpoint=tmp_path, resume=True, **longer)

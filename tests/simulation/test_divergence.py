@@ -1,11 +1,11 @@
-"""Local steps that diverge are repeated with smaller gradients, and sensible ones are not."""
+"""Local steps that diverge are repeated with smaller steps, and sensible ones are not."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import fedplus as fp
-from fedplus import presets
+from fedplus import baselines, presets
 from fedplus.models import REGRESSION, Model
 from fedplus.simulation import DivergedError
 from fedplus.work import RETRIES
@@ -63,13 +63,13 @@ def test_a_party_that_cannot_be_rescued_keeps_its_model():
     assert total(run) > 0
 
 
-def test_if_all_parties_diverge_in_spite_of_smaller_gradients_the_run_stops():
-    with pytest.raises(DivergedError, match="64 times smaller gradients"):
+def test_if_all_parties_diverge_in_spite_of_smaller_steps_the_run_stops():
+    with pytest.raises(DivergedError, match="64 times smaller steps"):
         fp.simulate(presets.fedavg(eta=1e6), regression([1.0] * 3), LINEAR, **SETTINGS)
 
 
 def test_losses_that_are_nan_stop_the_run():
-    """Repetition with smaller gradients does not help."""
+    """Repetition with smaller steps does not help."""
     broken = Model(LINEAR.init, lambda p, x: x @ p["w"] * jnp.nan, REGRESSION)
     with pytest.raises(DivergedError):
         fp.simulate(presets.fedavg(eta=0.1), regression([1.0] * 3), broken, **SETTINGS)
@@ -114,3 +114,44 @@ def test_false_alarms_are_rare_for_losses_around_0():
     )  # fmt: skip
     assert total(run) <= 0.005 * 800
     assert np.abs(run.models).max() > 0.01
+
+
+RESCUED = {
+    "adam": (presets.local_sgd(eta=0.05).replace(optimizer="adam", eta=5.0), 1.0),
+    "ditto, ηλ": (baselines.Ditto(eta=0.6, lam=5.0), 1.0),
+    "fedsplit, η/s": (baselines.FedSplit(s=0.2, eta=0.6), 1.0),
+    "pfedme, ηλ": (baselines.PFedMe(eta=0.1, lam=20.0, eta_inner=0.15), 1.0),
+    "l2gd": (baselines.L2GD(alpha=1.0, lam=0.1), 6.0),
+    "mapper": (baselines.Mapper(eta=0.5, eta_c=0.1), 6.0),
+    "scaffold": (baselines.Scaffold(eta_l=0.5), 6.0),
+}
+"""Methods with too large steps: of an optimizer that ignores the scale of gradients, of a quadratic
+term, or for the curvature of one party."""
+
+
+@pytest.mark.parametrize("name", RESCUED)
+def test_smaller_steps_rescue_what_smaller_gradients_would_not(name):
+    method, scale = RESCUED[name]
+    run = fp.simulate(method, regression([1.0, 1.0, scale, 1.0]), LINEAR, **SETTINGS)
+    counts = np.asarray(run.figures["diverged"])
+    assert 0 < counts.max() <= RETRIES + 1
+    assert (counts <= RETRIES).any()
+    untrained = [np.mean(run.federation.test.party(k)[1] ** 2) for k in range(4)]
+    assert (run.evaluations["personal_score"][-1] <= 1.5 * np.array(untrained)).all()
+
+
+def test_mapper_keeps_the_interpolation_of_a_party_that_cannot_be_rescued():
+    """The second interpolation is better while training goes well; then η explodes."""
+    eta = fp.schedules.WarmUp(rounds=4, first=0.1, then=1e20)
+    method = baselines.Mapper(eta=eta, eta_c=eta, lambdas=(0.01, 0.9))
+    data, settings = (
+        regression([1.0, 1.0, 1.0]),
+        {"steps": 4, "batch_size": 20, "diverged": "count"},
+    )
+    before, after = (
+        fp.sweep([method], data, LINEAR, rounds=rounds, seeds=(1,), **settings)[0]
+        for rounds in (4, 5)
+    )
+    assert (np.asarray(before.state.lam) == np.float32(0.9)).all()
+    np.testing.assert_array_equal(after.state.lam, before.state.lam)
+    np.testing.assert_array_equal(after.state.w_local, before.state.w_local)

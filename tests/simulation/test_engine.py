@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import fedplus as fp
-from fedplus import presets
+from fedplus import baselines, presets
 from fedplus.simulation import Fault, Stragglers, Trace, Uniform
 from fedplus.simulation.engine import run_rounds
 from fedplus.simulation.evaluate import evaluate_parties
@@ -289,3 +289,28 @@ def test_unaligned_data_of_the_same_shape_compiles_nothing_again():
     other = fp.simulate(method, moved, CLASSIFIER, rounds=3, steps=2)
     assert (run_rounds._cache_size(), evaluate_parties._cache_size()) == programs
     assert np.array_equal(one.models, other.models)
+
+
+def test_a_sweep_over_lam_may_end_at_1():
+    """Only the method with λ = 1 is stateless on its own."""
+    local = fp.LocalSolve(fp.Anchor(), eta=ETA, sigma=1.0)
+    methods = [fp.FedPlus(local, fp.Mean(), over="active").replace(lam=lam) for lam in (0.5, 1.0)]
+    settings = SETTINGS | {"cohort": 2}
+    for run, method in zip(
+        fp.sweep(methods, federation(), CLASSIFIER, **settings), methods, strict=True
+    ):
+        single = fp.simulate(method, federation(), CLASSIFIER, **settings)
+        np.testing.assert_allclose(run.models, single.models, rtol=1e-4, atol=1e-6)
+
+
+def test_first_states_may_depend_on_schedules():
+    """APFL's α_k and HypCluster's noise begin at the values of round 0."""
+    fall = fp.schedules.Linear(0.4, 0.0, rounds=5)
+    for method, number in (
+        (baselines.APFL(eta=ETA, alpha=fall), baselines.APFL(eta=ETA, alpha=0.4)),
+        (baselines.HypCluster(eta=ETA, spread=fall), baselines.HypCluster(eta=ETA, spread=0.4)),
+    ):
+        one, other = (
+            fp.simulate(m, federation(), CLASSIFIER, rounds=2, steps=2) for m in (method, number)
+        )
+        np.testing.assert_array_equal(one.models, other.models)

@@ -215,3 +215,23 @@ def test_regression_scores_are_better_when_lower():
     )
     assert run.summary(at="best").mean <= run.summary().mean < 1e-2
     np.testing.assert_allclose(jax.tree.leaves(run.parameters())[0], truth, atol=0.05)
+
+
+def test_theorem_1_applies_once_all_have_joined_and_settings_are_constant():
+    plus = presets.fedgeomed_plus(**GEO)
+    settings = {"rounds": 8, "steps": 2, "batch_size": 8, "evaluate_every": 2, "objective": True}
+
+    def applies(method, **more):
+        run = fp.simulate(method, federation(SIZES), CLASSIFIER, **settings, **more)
+        return run.evaluations["theorem_1"].tolist()
+
+    assert applies(plus) == [True] * 4
+    decaying = plus.replace(eta=fp.schedules.Cosine(0.1, 0.01, rounds=8))
+    assert applies(decaying) == [True] * 4
+    warm = plus.replace(lam=fp.schedules.WarmUp(rounds=3))
+    assert applies(warm) == [False, True, True, True]
+    seen = np.zeros((8, 5), bool)
+    seen[:, :2], seen[3:, 2:] = True, True  # Three parties join in the fourth round.
+    late = fp.simulation.Trace(jnp.array(seen), 5)
+    assert applies(plus, cohort=late) == [False, True, True, True]
+    assert applies(plus.replace(join="first"), cohort=late) == [True] * 4

@@ -108,6 +108,7 @@ def test_a_model_that_is_not_finite_is_dropped_and_counted(value):
             method, federation(SIZES), CLASSIFIER, weights=weights, **(SETTINGS | {"rounds": 5})
         )
         np.testing.assert_allclose(run.w_global, without.w_global, rtol=1e-4, atol=1e-6)
+        assert without.figures["dropped"].tolist() == [0] * 5  # The user left them out.
 
 
 def test_two_faults_can_be_combined():

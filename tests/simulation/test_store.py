@@ -115,6 +115,10 @@ def test_slots_of_a_snapshot_are_not_overwritten(tmp_path):
         ),
         ({"algorithm": baselines.Scaffold(eta_l=0.1)}, r'over="active"\), .*, got Scaffold\.'),
         ({"objective": True}, "objective must be False with a store"),
+        (
+            {"algorithm": presets.fedavg_ft(eta=0.1)},
+            "store must be used with fine_tune = 0, got a method with fine_tune = 10",
+        ),
     ],
 )
 def test_settings_that_need_all_models_in_memory_are_rejected(tmp_path, change, message):

@@ -9,6 +9,7 @@ from fedplus import models, presets
 from fedplus.models import REGRESSION, Model
 from small_federation import CLASSIFIER, federation
 
+LAYOUT = (("bias", 3), ("weight", 12))
 METHOD = presets.fedavg(eta=0.1)
 
 
@@ -38,11 +39,17 @@ def assert_rejected(call, match):
         ({"resume": True}, "checkpoint must be the folder to resume from"),
         ({"checkpoint_every": 5}, "checkpoint must be a folder"),
         ({"faults": ["nan"]}, "faults must be Fault"),
+        (
+            {"algorithm": presets.fedrep(LAYOUT, eta=0.1, private=("bias",), head_steps=2)},
+            "steps must be more than 2, the steps of the layers that are trained first, got 2 per",
+        ),
     ],
 )
 def test_invalid_settings_are_rejected(change, match):
-    settings = {"rounds": 2, "steps": 2} | change
-    assert_rejected(lambda: fp.simulate(METHOD, federation(), CLASSIFIER, **settings), match)
+    settings = {"algorithm": METHOD, "rounds": 2, "steps": 2} | change
+    assert_rejected(
+        lambda: fp.simulate(federation=federation(), model=CLASSIFIER, **settings), match
+    )
 
 
 def simulation(data, model=CLASSIFIER):

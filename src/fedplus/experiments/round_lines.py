@@ -32,6 +32,7 @@ def round_line(
         line[name] = json_numbers(evaluation[name])
     if "objective" in evaluation:
         line["objective"] = _json_number(evaluation["objective"])
+        line["theorem_1"] = bool(evaluation["theorem_1"])
     if "path_score" in evaluation:
         line["path"] = {
             "lambda": list(path),

@@ -11,6 +11,7 @@ bit, as that of an uninterrupted run.
 """
 
 import contextlib
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,7 @@ from fedplus.experiments.trackers import lookup_tracker, run_trackers
 from fedplus.experiments.writer import RunWriter
 from fedplus.files import make_folder, write_atomically
 from fedplus.models import Model
+from fedplus.schedules import at_round, constant_from
 from fedplus.simulation import DivergedError, Run, simulate
 from fedplus.simulation.evaluate import constant_answer_scores
 from fedplus.simulation.recorder import NewEvaluation
@@ -245,8 +247,11 @@ def run_one(
 
 
 def _arguments(prepared: PreparedRun, algorithm: AbstractAlgorithm[Any]) -> dict[str, Any]:
-    """Return the arguments of ``simulate``; only methods with λ = 0 minimise F_σ and record it."""
-    minimises_objective = isinstance(algorithm, FedPlus) and algorithm.local.lam == 0
+    """Return the arguments of ``simulate``; F_σ is recorded for methods whose λ ends at 0."""
+    minimises_objective = False
+    if isinstance(algorithm, FedPlus):
+        last = constant_from(algorithm.local.lam)
+        minimises_objective = last < math.inf and at_round(algorithm.local.lam, int(last)) == 0
     objective = prepared.arguments["objective"] and minimises_objective
     return prepared.arguments | {"objective": objective}
 

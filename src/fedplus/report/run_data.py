@@ -60,7 +60,8 @@ class RunData:
     v_norm: NumpyArray
     """(T, N) norms ‖v_k‖ of the personal parts."""
     summaries: dict[str, NumpyArray]
-    """(T,) mean and worst personal score, mean global score, mean loss, and F_σ, by name."""
+    """(T,) mean and worst personal score, mean global score, mean loss, F_σ, and 1 where Theorem 1
+    applies to the rounds that follow, by name."""
     figures: dict[str, NumpyArray]
     """Values of each round, by name (``FIGURES``)."""
     repeated: NumpyArray
@@ -155,7 +156,7 @@ def read_run_data(folder: RunFolder) -> RunData:
 class _Line:
     """The checked values of one line of ``rounds.jsonl``, for N parties."""
 
-    SUMMARIES = ("mean", "worst", "global", "loss", "objective")
+    SUMMARIES = ("mean", "worst", "global", "loss", "objective", "theorem_1")
 
     def __init__(self, line: dict[str, Any], n: int, status: dict[str, Any], where: str) -> None:
         better = status.get("better") or "higher"
@@ -171,6 +172,7 @@ class _Line:
             "global": _number(global_.get("mean"), mean_or_nan(self.global_scores), where),
             "loss": mean_or_nan(_array(line.get("personal_loss"), n, where)),
             "objective": _number(line.get("objective"), np.nan, where),
+            "theorem_1": _number(line.get("theorem_1"), 1.0, where),
         }
         figures = _table(line, "figures", where)
         length = len(_list(figures, "round", where))

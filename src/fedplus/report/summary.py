@@ -93,7 +93,7 @@ def _divergence_warning(group: Group) -> str:
     """Return a warning that names the parties whose local steps diverged, or ""."""
     clauses = []
     counts: tuple[tuple[str, Callable[[RunData], NumpyArray]], ...] = (
-        ("were repeated with smaller gradients", lambda run: run.repeated),
+        ("were repeated with smaller steps", lambda run: run.repeated),
         ("were given up even so", lambda run: run.given_up),
     )
     for what, of_run in counts:

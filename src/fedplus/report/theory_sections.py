@@ -31,29 +31,34 @@ def theorem_1_section(groups: Sequence[Group]) -> Section | None:
     clauses, never_rising, rows = [], [], []
     for group, _, curve in curves:
         rise, round_ = _largest_rise(group)
-        rise_text = f"{100 * rise:.2g} % at round {round_}"
-        if round_ is None:
+        since = _theorem_1_round(group)
+        rise_text = "none" if round_ is None else f"{100 * rise:.2g} % at round {round_}"
+        if since is None:
+            rise_text = UNKNOWN
+            clauses.append(
+                f"Theorem 1 never applies to {group.label}, because settings change or parties join"
+            )
+        elif round_ is None:
             never_rising.append(group.label)
         else:
             clauses.append(f"under {group.label} it rises, at most by {rise_text}")
-        rows.append(
-            [
-                group.label,
-                significant_digits(curve.y[0]),
-                significant_digits(curve.y[-1]),
-                "none" if round_ is None else rise_text,
-            ]
-        )
+        ends = significant_digits(curve.y[0]), significant_digits(curve.y[-1])
+        rows.append([group.label, *ends, UNKNOWN if since is None else f"{since:,}", rise_text])
     if never_rising:
         clauses.insert(0, f"the objective never rises under {join_names(never_rising)}")
     finding = capitalised("; ".join(clauses)) + "."
     alt_text = f"The objective F_σ over rounds. {finding}"
     chart = line_chart(curves, y="F<sub>σ</sub>", alt_text=alt_text)
-    table = {"head": ["", "first", "last", "largest rise"], "rows": rows}
+    table = {
+        "head": ["", "first", "last", "applies from round", "largest rise from there"],
+        "rows": rows,
+    }
     option = {"name": "", "finding": finding, "charts": [chart], "table": table}
     note = (
         "Theorem 1: with full gradients and a small enough η the objective never rises. "
-        "Each evaluated round is compared with the one before; a rise below a millionth is rounding."
+        "It applies from the round on by which all parties have joined and ψ, σ, λ and the aggregator "
+        "no longer change. From there each evaluated round is compared with the one before; a rise "
+        "below a millionth is rounding."
     )
     return choice_section("certificate", "Certificate of Theorem 1", [option], note=note)
 
@@ -65,14 +70,30 @@ def _recorded_objective(run: RunData) -> tuple[NumpyArray, NumpyArray]:
 
 
 def _largest_rise(group: Group) -> tuple[float, int | None]:
-    """Return the largest relative rise of F_σ over all seeds, and the round after it (or None)."""
+    """Return the largest relative rise of F_σ over all seeds, and the round after it (or None).
+
+    Only rises of rounds to which Theorem 1 applies count.
+    """
     largest: tuple[float, int | None] = (0.0, None)
     for run in group.evaluated_runs:
         rounds, objective = _recorded_objective(run)
+        applies = run.summaries["theorem_1"][np.isfinite(run.summaries["objective"])] == 1
         rise = np.diff(objective) / np.maximum(np.abs(objective[:-1]), 1e-30)
+        rise = np.where(applies[:-1], rise, 0)
         if rise.size and rise.max() > max(ROUNDING, largest[0]):
             largest = float(rise.max()), int(rounds[1 + rise.argmax()])
     return largest
+
+
+def _theorem_1_round(group: Group) -> int | None:
+    """Return the first evaluated round from which on Theorem 1 applies under every seed, or None."""
+    first = []
+    for run in group.evaluated_runs:
+        applies = run.rounds[run.summaries["theorem_1"] == 1]
+        if not applies.size:
+            return None
+        first.append(int(applies[0]))
+    return max(first, default=None)
 
 
 def convergence_section(groups: Sequence[Group]) -> Section | None:

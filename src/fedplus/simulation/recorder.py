@@ -14,7 +14,7 @@ from fedplus.check import require
 from fedplus.data.federation import Federation
 from fedplus.models import Model
 from fedplus.parameter_groups import ByLayer
-from fedplus.schedules import at_round
+from fedplus.schedules import at_round, constant_from
 from fedplus.simulation.evaluate import (
     Blocks,
     PartyScores,
@@ -160,7 +160,7 @@ class Recorder:
         self, algorithm: AbstractAlgorithm[Any], state: Any, blocks: Blocks, rows: int, round_: int
     ) -> dict[str, NumpyArray]:
         """Return one evaluation of the parties whose rows are in the state."""
-        algorithm = at_round(algorithm, max(round_ - 1, 0))
+        unresolved, algorithm = algorithm, at_round(algorithm, max(round_ - 1, 0))
         w_global = algorithm.w_global(state)
 
         def test(models: Matrix) -> PartyScores:
@@ -193,6 +193,7 @@ class Recorder:
             train, train_rows = self._train
             losses = evaluate_parties(self._model, train_rows, train, state.w_local).loss
             result["objective"] = f_sigma(algorithm, losses, state, w_global)
+            result["theorem_1"] = theorem_1_applies(unresolved, state, round_)
         return {name: to_host(value) for name, value in result.items()}
 
     def _add(self, name: str, values: Any) -> None:
@@ -248,6 +249,20 @@ def f_sigma(algorithm: FedPlus, losses: Vector, state: State, w_global: Vector) 
         counted = state.joined.astype(losses.dtype)
     mean: Array = jnp.average(losses + algorithm.local.sigma * envelope, weights=counted)
     return mean
+
+
+def theorem_1_applies(algorithm: AbstractAlgorithm[Any], state: State, round_: int) -> NumpyArray:
+    """Return whether F_σ may no longer rise after this number of rounds.
+
+    That is so once all parties have joined and ψ, σ, λ and the aggregator no longer change, and if
+    there is no server optimizer. η may change, if it stays small enough.
+    """
+    assert isinstance(algorithm, FedPlus)
+    local = algorithm.local
+    changing = local.psi, local.sigma, local.lam, algorithm.aggregate
+    all_joined = isinstance(state.joined, tuple) or bool(np.all(to_host(state.joined)))
+    is_constant = constant_from(changing) < round_ and algorithm.server_optimizer is None
+    return np.array(all_joined and is_constant)
 
 
 def require_objective(algorithms: Sequence[AbstractAlgorithm[Any]], stored: bool) -> None:

@@ -17,7 +17,7 @@ class RoundStatistics(NamedTuple):
     steps: Array
     """(K,): E_k."""
     diverged: Array
-    """(K,): how often a party's local steps diverged. They were repeated with smaller gradients; after
+    """(K,): how often a party's local steps diverged. They were repeated with smaller steps; after
     ``work.RETRIES`` + 1 times, the party kept its model."""
     dropped: Array
     """Number of models that did not reach the aggregate."""

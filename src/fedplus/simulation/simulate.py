@@ -112,7 +112,7 @@ def simulate(
 
     Raises:
         SettingError: An argument is invalid; nothing has been trained.
-        DivergedError: The local steps of all parties of a round diverged, even with smaller gradients;
+        DivergedError: The local steps of all parties of a round diverged, even with smaller steps;
             the last good checkpoint is kept.
     """
     arguments = dict(locals())
@@ -243,7 +243,7 @@ def _raise_if_all_diverged(
     hint = f" The last good checkpoint is {checkpoint}." if checkpoint else ""
     raise DivergedError(
         f"In round {begin + first + 1} the local steps of all active parties diverged, even with "
-        f"{1 / RETRY_SCALE**RETRIES:g} times smaller gradients: {name_parties(setup, parties)}. The "
+        f"{1 / RETRY_SCALE**RETRIES:g} times smaller steps: {name_parties(setup, parties)}. The "
         "usual cause is a learning rate that is too high for the data: try a tenth of eta, or scale "
         f"the inputs.{hint}"
     )
