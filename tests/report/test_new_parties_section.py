@@ -2,7 +2,7 @@
 
 import pytest
 from damaged_runs import intact_run, with_new_parties
-from sample_runs import study
+from sample_runs import Sample, study
 
 from fedplus.check import SettingError
 from fedplus.experiments.cli_spec import spec_from_command
@@ -50,3 +50,12 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path, content):
     with pytest.raises(SettingError, match=r"new_parties\.json") as caught:
         read_run_data(run)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_the_headline_has_the_outliers_of_the_seeds_that_train_them(tmp_path):
+    runs = [
+        with_new_parties(Sample(seed=seed, outliers=1 - seed).write(tmp_path / str(seed)))
+        for seed in (0, 1)
+    ]
+    score = read_run_data(runs[0]).personal_scores[-1][0]
+    assert f"gives it {100 * score:.1f} %" in report_data(runs)["verdict"]
