@@ -238,12 +238,23 @@ VALUES = st.recursive(
     | st.text(max_size=5)
     | st.sampled_from(["fedavg", "ditto", "digits-robust", "size", "mlp", "sign_flip", "vmap"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
-        ["name", "folder", "eta", "rounds", "steps", "parties", "share", "attack", "psi", "x"]
+        ["name", "folder", "eta", "rounds", "steps", "parties", "share", "attack", "psi", "x", "count"]
     ), inner, max_size=3),
     max_leaves=6,
 )  # fmt: skip
 KEYS = st.sampled_from(
-    ["version", "title", "seeds", "data", "model", "train", "reference", "methods", "extra"]
+    [
+        "version",
+        "title",
+        "seeds",
+        "data",
+        "model",
+        "train",
+        "reference",
+        "new_parties",
+        "methods",
+        "extra",
+    ]
 )
 TRAIN = st.sampled_from(
     ["rounds", "cohort", "steps", "epochs", "batch_size", "weights", "stragglers", "faults",

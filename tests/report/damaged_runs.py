@@ -6,7 +6,13 @@ import shutil
 
 from sample_runs import Sample
 
-FILES = ("status.json", "parties.json", "rounds.jsonl", "spec.toml", "env.json")
+FILES = (
+    "status.json", "parties.json", "rounds.jsonl", "spec.toml", "env.json", "new_parties.json",
+)  # fmt: skip
+NEW_PARTIES = {
+    "names": ["8", "9"], "steps": 5, "rounds": 3, "scores": [0.9, 0.7], "local": [0.5, 0.8],
+    "given_up": [0, 3],
+}  # fmt: skip
 CONTENT = {
     "empty": b"", "junk": bytes(range(256)) * 4, "null": b"null\n", "list": b"[]\n", "text": b'"x"\n',
     "number": b"3\n", "deep": b"[" * 100_000 + b"\n", "deeper": b'{"a":' * 100_000 + b"\n",
@@ -23,7 +29,14 @@ VALUES = (
 
 
 def intact_run(folder):
-    return Sample(rounds=20, parties=4, path=True, objective=True).write(folder)
+    run = Sample(rounds=20, parties=4, path=True, objective=True).write(folder)
+    return with_new_parties(run)
+
+
+def with_new_parties(run, **changes):
+    """Write ``new_parties.json`` into a run folder."""
+    (run.path / "new_parties.json").write_text(json.dumps(NEW_PARTIES | changes))
+    return run
 
 
 def damaged_files(top):
@@ -49,7 +62,7 @@ def damaged_files(top):
 def damaged_values(top):
     """Yield (description, run folder) for each wrong value in a JSON file; the folder is reused."""
     run = intact_run(top / "run").path
-    for file in ("status.json", "parties.json", "rounds.jsonl"):
+    for file in ("status.json", "parties.json", "rounds.jsonl", "new_parties.json"):
         intact = (run / file).read_bytes()
         lines = [json.loads(line) for line in intact.splitlines()] if file[-1] == "l" else None
         record = lines[-1] if lines else json.loads(intact)

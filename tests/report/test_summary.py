@@ -17,7 +17,7 @@ def write_unscaled_data(folder):
     rng = np.random.default_rng(0)
     for party in ("north", "south"):
         ill = (rng.random(120) < 0.25).astype(int)
-        dose = 1e4 * rng.normal(size=120) + 3e4
+        dose = 1e4 * rng.normal(size=120)
         age = ill + 0.3 * rng.normal(size=120)
         rows = "".join(f"{a},{b},{c}\n" for a, b, c in zip(dose, age, ill, strict=True))
         (folder / f"{party}.csv").write_text(f"dose,age,y\n{rows}")
@@ -27,6 +27,9 @@ def write_unscaled_data(folder):
 def test_a_run_below_the_majority_class_warns_and_suggests_standardisation(tmp_path):
     data = write_unscaled_data(tmp_path / "hospitals")
     run = ["run", data, "-m", "fedavg+", "--rounds", "3", "--no-local", "--out"]
+    _, error = fedplus(*run, tmp_path / "diverged", status=1)
+    assert "standardise=true" in error
+    run = [*run[:-1], "--set", "eta=1e-12", "--out"]
     out, _ = fedplus(*run, tmp_path / "a")
     text = " ".join(out.split())
     assert "below the majority class" in text
@@ -38,7 +41,8 @@ def test_a_run_below_the_majority_class_warns_and_suggests_standardisation(tmp_p
     assert "below the majority class" in (tmp_path / "a" / "report.html").read_text()
     json_output, _ = fedplus(*run, tmp_path / "b", "--json")
     assert "below the majority class" in json.loads(json_output)["warnings"][0]
-    standardised, _ = fedplus(*run, tmp_path / "c", "--set", "standardise=true")
+    run = [*run[:-3], "--set", "standardise=true", "--out"]
+    standardised, _ = fedplus(*run, tmp_path / "c")
     assert "below the majority class" not in standardised
     assert json.loads((tmp_path / "c" / "status.json").read_text())["message"] == ""
 

@@ -22,7 +22,15 @@ from fedplus.board.payload import party_metadata
 from fedplus.board.row import read_row
 from fedplus.board.run_ids import ROOT_RUN, NoRunError, file_stamp, find_run, is_regular_file
 from fedplus.check import SettingError, require
-from fedplus.experiments.run_folder import ENV, PARTIES, REPORT, ROUNDS, SPEC, RunFolder
+from fedplus.experiments.run_folder import (
+    ENV,
+    NEW_PARTIES,
+    PARTIES,
+    REPORT,
+    ROUNDS,
+    SPEC,
+    RunFolder,
+)
 from fedplus.extras import import_extra
 
 POLL = 0.5
@@ -150,7 +158,7 @@ def _report(request: Request) -> Response:
     if report and (rounds is None or report.modified >= rounds.modified):
         page = _read_bytes(path / REPORT)
     else:
-        for name in (SPEC, ENV, PARTIES, ROUNDS):
+        for name in (SPEC, ENV, PARTIES, ROUNDS, NEW_PARTIES):
             is_regular_file(path / name)
         from fedplus.report import html
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedplus._types import NumpyArray
-from fedplus.check import SettingError, require
+from fedplus.check import SettingError, require, require_distinct
 from fedplus.data.holdout import (
     PARTITION,
     VALIDATION,
@@ -211,16 +211,33 @@ class Federation(NamedTuple):
         """
         is_valid = isinstance(parties, int) and 1 <= parties <= self.parties
         require(is_valid, "first", parties, f"from 1 to {self.parties}, the number of parties")
-        validation = None if self.validation is None else self.validation.first(parties)
-        train, test = self.train.first(parties), self.test.first(parties)
-        names = self.names[:parties]
+        return self.select(range(parties))
+
+    def select(self, parties: Sequence[int]) -> "Federation":
+        """Return the federation of some parties, by index.
+
+        >>> import numpy as np
+        >>> federation = Federation.from_arrays([(np.ones((5, 1)), np.arange(5))] * 3)
+        >>> federation.select([2, 0]).names
+        ('2', '0')
+        """
+        require(len(parties) > 0, "select", "no parties", "called with at least one party")
+        require_distinct(np.asarray(parties), "select", self.parties)
+        validation = None if self.validation is None else self.validation.select(parties)
+        train, test = self.train.select(parties), self.test.select(parties)
+        names = tuple(self.names[k] for k in parties)
         outliers = tuple(name for name in self.info.outliers if name in names)
         info = dataclasses.replace(self.info, outliers=outliers)
         return self._replace(train=train, test=test, validation=validation, names=names, info=info)
 
-    def standardise(self) -> "Federation":
-        """Return the federation with inputs (x − mean)/deviation, both over all training samples."""
-        x = self.train.x
+    def standardise(self, like: "Federation | None" = None) -> "Federation":
+        """Return the federation with inputs (x − mean)/deviation.
+
+        Args:
+            like: The federation over whose training samples the mean and the deviation are. None: this
+                one.
+        """
+        x = (like or self).train.x
         mean, deviation = x.mean(0, dtype=float), x.std(0, dtype=float)
         is_constant = deviation <= 1e-6 * np.maximum(np.abs(mean), np.finfo(np.float32).tiny)
         divisor = np.where(is_constant, 1, deviation)

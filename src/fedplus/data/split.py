@@ -48,9 +48,9 @@ class Split(NamedTuple):
         rows = slice(int(self.start[k]), int(self.start[k]) + int(self.size[k]))
         return self.x[rows], self.y[rows]
 
-    def first(self, parties: int) -> "Split":
-        """Return the split of the first ``parties`` parties."""
-        return Split.from_parties([self.party(k) for k in range(parties)])
+    def select(self, parties: Sequence[int]) -> "Split":
+        """Return the split of these parties, by index."""
+        return Split.from_parties([self.party(k) for k in parties])
 
     def party_of_sample(self) -> NumpyArray:
         """Return the index of the party of each sample, (n,)."""

@@ -13,7 +13,7 @@ from fedplus.experiments.spec import Spec, Train, parse_spec
 from fedplus.experiments.toml_source import TomlSource, read_toml
 from fedplus.methods import METHODS, lookup_method
 
-TABLES = ("data", "model", "train", "reference", "method")
+TABLES = ("data", "model", "train", "reference", "new_parties", "method")
 
 
 def spec_from_command(

@@ -157,6 +157,10 @@ def fill_defaults(spec: Spec) -> Spec:
         train |= {"steps": training.steps, "epochs": training.epochs}
     methods = [_fill_method(method, training.eta, spec.data.name) for method in spec.methods]
     eta = spec.reference.eta or _learning_rate(methods[0], training.eta)
+    filled_train = Train.model_validate(train | given)
+    new_parties = spec.new_parties
+    if new_parties and new_parties.steps is None and isinstance(filled_train.steps, int):
+        new_parties = new_parties.model_copy(update={"steps": filled_train.steps})
     data = spec.data
     if data.name in SETS:
         defaults = {k: v for k, v in SETS[data.name].settings.items() if v is not None}
@@ -164,7 +168,8 @@ def fill_defaults(spec: Spec) -> Spec:
     return spec.model_copy(
         update={
             "data": data,
-            "train": Train.model_validate(train | given),
+            "train": filled_train,
+            "new_parties": new_parties,
             "methods": methods,
             "reference": spec.reference.model_copy(update={"eta": eta}),
         }

@@ -19,6 +19,7 @@ from fedplus.check import SettingError
 
 FORMAT = "fedplus-run-1"
 SPEC, ENV, STATUS, PARTIES = "spec.toml", "env.json", "status.json", "parties.json"
+NEW_PARTIES = "new_parties.json"
 ROUNDS, CHECKPOINT, MODELS, REPORT = "rounds.jsonl", "checkpoint", "models", "report.html"
 GLOBAL = "global.safetensors"
 SEARCH_DEPTH = 4
@@ -52,6 +53,11 @@ class RunFolder(NamedTuple):
     def parties(self) -> dict[str, Any]:
         """Return ``parties.json``: names, numbers of samples, outliers and reference scores."""
         return self._json(PARTIES)
+
+    @property
+    def new_parties(self) -> dict[str, Any]:
+        """Return ``new_parties.json``: the scores of parties that joined after the training."""
+        return self._json(NEW_PARTIES)
 
     @property
     def spec(self) -> dict[str, Any]:

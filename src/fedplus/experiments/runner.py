@@ -34,6 +34,7 @@ from fedplus.experiments.build import (
 )
 from fedplus.experiments.compilation_cache import limit_compiled_programs
 from fedplus.experiments.lock import folder_lock
+from fedplus.experiments.new_parties import hold_out, join_new_parties
 from fedplus.experiments.run_folder import CHECKPOINT, PARTIES, SPEC, RunFolder, is_run
 from fedplus.experiments.spec import Spec, to_toml
 from fedplus.experiments.toml_source import TomlSource
@@ -46,6 +47,7 @@ from fedplus.simulation import DivergedError, Run, simulate
 from fedplus.simulation.evaluate import constant_answer_scores
 from fedplus.simulation.recorder import NewEvaluation
 from fedplus.simulation.setup import set_up
+from fedplus.simulation.validate import require_fit
 
 Progress = Callable[[str, int, float], None]
 """Callback ``(label, rounds done by this run, mean score)``, for a progress bar over several runs."""
@@ -56,6 +58,9 @@ class PreparedRun(NamedTuple):
 
     spec: Spec
     federation: Federation
+    """The parties that train."""
+    new_parties: Federation | None
+    """The parties that are held out and join after the training."""
     model: Model
     methods: list[AbstractAlgorithm[Any]]
     arguments: dict[str, Any]
@@ -79,8 +84,16 @@ def prepare(spec: Spec, seed: int, source: TomlSource = TomlSource()) -> Prepare
         SettingError: A setting is not valid. The message names the file and the line.
     """
     require_known_model(spec.model, source)
-    federation = build_federation(spec.for_run(0, seed).data, source)
+    data = spec.for_run(0, seed).data
+    if spec.new_parties is not None:
+        data = data.model_copy(update={"standardise": False})  # hold_out standardises.
+    federation = build_federation(data, source)
     model = build_model(spec.model, federation, source)
+    name = default_model(federation) if spec.model.name == "auto" else spec.model.name
+    new_parties = None
+    if spec.new_parties is not None:
+        federation, new_parties = hold_out(spec, federation, seed, source)
+        require_fit(new_parties, model)
     methods = [build_method(method, model, source, i) for i, method in enumerate(spec.methods)]
     arguments = simulate_arguments(spec, source)
     not_checked = ("evaluate_every", "path", "objective", "checkpoint_every")
@@ -89,9 +102,8 @@ def prepare(spec: Spec, seed: int, source: TomlSource = TomlSource()) -> Prepare
         label = spec.methods[i].label if len(methods) > 1 else None
         with source.locate_errors("train"), _name_method_in_errors(label):
             set_up([algorithm], federation, model, seeds=[seed], **checked)
-    name = default_model(federation) if spec.model.name == "auto" else spec.model.name
     spec = spec.model_copy(update={"model": spec.model.model_copy(update={"name": name})})
-    return PreparedRun(spec, federation, model, methods, arguments)
+    return PreparedRun(spec, federation, new_parties, model, methods, arguments)
 
 
 @contextlib.contextmanager
@@ -243,6 +255,8 @@ def run_one(
                 progress=label if on_progress is None else False,
             )  # fmt: skip
             writer.write_models(run)
+            if prepared.new_parties is not None:
+                writer.write_new_parties(join_new_parties(run, prepared.new_parties, spec))
             writer.finish(run, references["majority"])
 
 

@@ -117,6 +117,20 @@ class Reference(_Table):
     eta: PositiveFloat | None = None
 
 
+class NewParties(_Table):
+    """Parties that are held out of the training and join afterwards: ``count`` of them, or ``names``.
+
+    ``new_parties.hold_out`` checks them, because that needs the data.
+    """
+
+    count: PositiveInt | None = None
+    """The number of parties, which the seed of the run chooses."""
+    names: list[str] | None = Field(default=None, min_length=1)
+    steps: PositiveInt | None = None
+    """Local steps per round; by default ``train.steps``."""
+    rounds: PositiveInt = 10
+
+
 class Spec(_Table):
     """The specification of an experiment."""
 
@@ -126,6 +140,7 @@ class Spec(_Table):
     model: Model = Model()
     train: Train = Train()
     reference: Reference = Reference()
+    new_parties: NewParties | None = None
     methods: list[Method] = Field(min_length=1)
     seeds: Annotated[list[Seed], AfterValidator(_require_distinct)] = Field(
         default=[0], min_length=1
@@ -206,7 +221,7 @@ def _is_type_name(part: str | int) -> bool:
 
 def _fields_at(key_path: tuple[str | int, ...]) -> set[str]:
     tables: dict[str, type[pydantic.BaseModel]] = {
-        "train": Train, "reference": Reference, "stragglers": Stragglers,
+        "train": Train, "reference": Reference, "new_parties": NewParties, "stragglers": Stragglers,
     }  # fmt: skip
     table = tables.get(str(key_path[-1]), Spec) if key_path else Spec
     return set(table.model_fields)

@@ -18,6 +18,7 @@ from fedplus.experiments.run_folder import (
     ENV,
     GLOBAL,
     MODELS,
+    NEW_PARTIES,
     PARTIES,
     ROUNDS,
     SPEC,
@@ -73,6 +74,10 @@ class RunWriter:
     def write_parties(self, references: Mapping[str, NumpyArray | None]) -> None:
         """Write ``parties.json``: the parties, and the reference scores by name."""
         write_json(self.folder / PARTIES, _parties(self._federation, references))
+
+    def write_new_parties(self, content: Mapping[str, Any]) -> None:
+        """Write ``new_parties.json``; see ``new_parties.join_new_parties``."""
+        write_json(self.folder / NEW_PARTIES, content)
 
     def observe(self, evaluated: NewEvaluation) -> dict[str, Any]:
         """Append an evaluation to ``rounds.jsonl``, update ``status.json``, and return the line.

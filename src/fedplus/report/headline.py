@@ -171,7 +171,11 @@ def _details(top: Group, groups: Sequence[Group], score: Score) -> str:
     )
     if not outliers:
         return text
-    scores = [mean_or_nan(run.personal_scores[-1][run.is_outlier]) for run in top.successful_runs]
+    scores = [
+        mean_or_nan(run.personal_scores[-1][run.is_outlier])
+        for run in top.successful_runs
+        if run.is_outlier.any()  # A seed may hold all outliers out of the training.
+    ]
     if len(outliers) == 1:
         subject, pronoun = f"Party {outliers[0]} is an outlier", "it"
     elif len(outliers) <= MAX_NAMED_OUTLIERS:

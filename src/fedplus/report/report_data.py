@@ -6,7 +6,14 @@ from typing import Any
 
 from fedplus.check import require
 from fedplus.experiments.run_folder import RunFolder
-from fedplus.report import gains, party_charts, round_charts, summary, theory_sections
+from fedplus.report import (
+    gains,
+    new_parties,
+    party_charts,
+    round_charts,
+    summary,
+    theory_sections,
+)
 from fedplus.report.formatting import Score, count_of, join_names
 from fedplus.report.groups import Group, group_runs, score_of
 from fedplus.report.headline import best_group
@@ -40,6 +47,7 @@ def report_data(
         round_charts.learning_section(groups, score),
         party_charts.heat_map_section(groups, score, best),
         gains.gains_section(groups, score, best),
+        new_parties.new_parties_section(groups, score, best),
         round_charts.weight_change_section(groups),
         round_charts.lambda_path_section(groups, score),
         party_charts.personal_norm_section(groups, best),

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Iterator
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from fedplus.check import SettingError
 from fedplus.experiments.run_folder import (
     ENV,
     MAX_BYTES,
+    NEW_PARTIES,
     PARTIES,
     ROUNDS,
     SPEC,
@@ -30,6 +31,22 @@ COUNTS = ("seed", "parties", "round", "rounds")
 FIGURES = (
     "round", "change_std", "change_most", "iterations", "residual", "converged", "dropped", "cohort",
 )  # fmt: skip
+
+
+class NewParties(NamedTuple):
+    """The parties that joined after the training, from ``new_parties.json``."""
+
+    names: tuple[str, ...]
+    can_join: bool
+    """False if the method cannot train a party without the models of the others."""
+    scores: NumpyArray
+    """(M,) scores of their models."""
+    local_scores: NumpyArray
+    """(M,) scores of local training."""
+    given_up: NumpyArray
+    """(M,) rounds in which their local steps diverged even with the smallest gradients."""
+    steps: int
+    rounds: int
 
 
 @final
@@ -70,6 +87,8 @@ class RunData:
     """(N,) rounds in which they were given up after that."""
     path: tuple[list[float], NumpyArray] | None
     """λ, and the mean score over the parties at the last evaluation with a λ-path."""
+    new_parties: NewParties | None
+    """None if no party was held out, or if the run is not finished."""
 
     @property
     def is_standardised(self) -> bool:
@@ -150,7 +169,29 @@ def read_run_data(folder: RunFolder) -> RunData:
         repeated=np.nansum(_stack([line.repeated for line in lines], len(names)), axis=0),
         given_up=np.nansum(_stack([line.given_up for line in lines], len(names)), axis=0),
         path=next((line.path for line in reversed(lines) if line.path), None),
+        new_parties=_read_new_parties(folder),
     )
+
+
+def _read_new_parties(folder: RunFolder) -> NewParties | None:
+    path = folder.path / NEW_PARTIES
+    if not os.path.lexists(path):
+        return None
+    content, where = folder.new_parties, str(path)
+    names = tuple(_text(name, where) for name in _list(content, "names", where))
+    if not names:
+        raise _damage_error(where, "it names no parties")
+    for key in ("steps", "rounds"):
+        if not is_round_number(content.get(key)):
+            raise _damage_error(
+                where, f"{key} must be a whole number, got {str(content.get(key))[:40]!r}"
+            )
+    scores, local_scores, given_up = (
+        _array(content.get(key), len(names), where) for key in ("scores", "local", "given_up")
+    )
+    can_join = content.get("scores") is not None
+    steps, rounds = content["steps"], content["rounds"]
+    return NewParties(names, can_join, scores, local_scores, given_up, steps, rounds)
 
 
 class _Line:

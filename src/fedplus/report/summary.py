@@ -11,6 +11,7 @@ from fedplus.experiments.constant_answer_warning import constant_answer_warning
 from fedplus.report.formatting import Score, count_of, join_names
 from fedplus.report.groups import Group
 from fedplus.report.headline import headline
+from fedplus.report.new_parties import new_parties_warning
 from fedplus.report.run_data import RunData, mean_or_nan
 from fedplus.report.table_formats import footnote, marked_label, p_value
 from fedplus.report.tables import compare_groups
@@ -74,7 +75,7 @@ def warnings(groups: Sequence[Group], score: Score) -> list[str]:
     """Return the warnings about a study, one line each.
 
     They name failed runs with the reason, methods below a constant answer, and parties whose local
-    steps diverged.
+    steps diverged, in the training or after they joined.
     """
     failed = [
         f"{group.label}, seed {run.status.get('seed')}, failed: "
@@ -86,7 +87,13 @@ def warnings(groups: Sequence[Group], score: Score) -> list[str]:
     if len(failed) > MAX_REASONS:
         failed = [*failed[:MAX_REASONS], f"… and {len(failed) - MAX_REASONS} more failed."]
     constant = [text for group in groups if (text := _constant_warning(group, score))]
-    return [*failed, *constant, *(text for group in groups if (text := _divergence_warning(group)))]
+    diverged = [
+        text
+        for group in groups
+        for text in (_divergence_warning(group), new_parties_warning(group))
+        if text
+    ]
+    return [*failed, *constant, *diverged]
 
 
 def _divergence_warning(group: Group) -> str:

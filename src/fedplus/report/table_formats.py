@@ -23,13 +23,14 @@ def caption(table: Table) -> str:
 
 
 def footnote(table: Table) -> str:
-    """Return the explanation of the p-values, or "" if the table has none."""
+    """Return the explanation of the p-values and of the new parties, or "" if the table has none."""
     if all(row.p is None for row in table.rows):
-        return ""
-    return (
+        return table.note
+    p_values = (
         f"p: paired t-test over seeds against the {'highest' if table.score.sign > 0 else 'lowest'} "
         f"mean (*), Holm-corrected; below {LEVEL:g} the difference is significant."
     )
+    return f"{p_values} {table.note}".strip()
 
 
 def terminal_table(table: Table) -> "RichTable":

@@ -9,11 +9,19 @@ import numpy as np
 from fedplus._types import NumpyArray
 from fedplus.experiments.constant_answer_warning import ANSWER_NAMES
 from fedplus.experiments.run_folder import RunFolder
-from fedplus.report.formatting import Score
+from fedplus.report.formatting import Score, count_of, join_names
 from fedplus.report.groups import Group, group_runs, score_of
-from fedplus.report.run_data import RunData, mean_or_nan, read_run_data, worst_or_nan
+from fedplus.report.run_data import (
+    NewParties,
+    RunData,
+    mean_or_nan,
+    read_run_data,
+    worst_or_nan,
+)
 
 LOCAL, GLOBAL = "local SGD", "its global model"
+NEW = "new parties"
+"""Heading of the column with the mean score of the parties that joined after the training."""
 LEVEL = 0.05
 """Significance level of the tests."""
 MIN_SEEDS = 3
@@ -28,7 +36,8 @@ class Row(NamedTuple):
     """None for a reference."""
     seeds: tuple[int, ...]
     columns: dict[str, NumpyArray]
-    """One number per seed, by heading: mean, worst party; with outliers, also means of both kinds."""
+    """One number per seed, by heading: mean, worst party; with outliers, also means of both kinds; with
+    new parties, also their mean."""
     p: float | None = None
     """The p-value of the difference from the leading row, if there is a test."""
     leads: bool = False
@@ -48,6 +57,8 @@ class Table(NamedTuple):
     data: str
     score: Score
     rows: tuple[Row, ...]
+    note: str = ""
+    """Sentences about the new parties, if there are any."""
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -76,10 +87,41 @@ def compare_groups(groups: Sequence[Group]) -> Table:
         if len(on_set) == 1 and on_set[0].method != "local":
             rows += reference_row(GLOBAL, on_set, score, lambda run: run.global_scores[-1])
         if not any(group.method == "local" for group in on_set):
-            rows += reference_row(f"{LOCAL}{suffix}", on_set, score, lambda run: run.local_scores)
+            rows += reference_row(
+                f"{LOCAL}{suffix}", on_set, score, lambda run: run.local_scores,
+                lambda new: new.local_scores,
+            )  # fmt: skip
         name = ANSWER_NAMES.get(score.name, "the same answer")
         rows += reference_row(f"{name}{suffix}", on_set, score, lambda run: run.constant_scores)
-    return Table(" and ".join(sets), score, tuple(rows))
+    return Table(" and ".join(sets), score, tuple(rows), _new_parties_note(groups))
+
+
+def _new_parties_note(groups: Sequence[Group]) -> str:
+    """Return who the new parties are and which methods cannot train them, or "" without any."""
+    known = [
+        (group.label, run.new_parties)
+        for group in groups
+        for run in group.successful_runs
+        if run.new_parties is not None
+    ]
+    if not known:
+        return ""
+    settings = {(len(new.names), new.rounds, new.steps) for _, new in known}
+    text = (
+        "New parties: the mean over the parties that were held out and joined after the training."
+    )
+    if len(settings) == 1:
+        ((count, rounds, steps),) = settings
+        text = (
+            f"New parties: the mean over {count_of(count, 'party', 'parties')} held out of the "
+            f"training, after {count_of(rounds, 'round')} of {count_of(steps, 'local step')} each."
+        )
+    unable = dict.fromkeys(label for label, new in known if not new.can_join)
+    if unable:
+        text += (
+            f" {join_names(unable)}: no score, as a party needs the models of others in each step."
+        )
+    return text
 
 
 def method_row(group: Group, score: Score) -> Row:
@@ -91,15 +133,19 @@ def method_row(group: Group, score: Score) -> Row:
     )
     notes = [f"failed {failed} of {len(group.runs)}"] * (failed > 0)
     notes += [f"{unfinished} not done"] * (unfinished > 0)
-    columns = _columns([(run, run.personal_scores[-1]) for run in group.successful_runs], score)
+    columns = _columns(
+        [(run, run.personal_scores[-1]) for run in group.successful_runs], score,
+        lambda new: new.scores,
+    )  # fmt: skip
     return Row(
         group.label, group.method, _seeds(group.successful_runs), columns, note=", ".join(notes)
     )
 
 
 def reference_row(
-    label: str, groups: Sequence[Group], score: Score, scores: Callable[[RunData], NumpyArray]
-) -> list[Row]:
+    label: str, groups: Sequence[Group], score: Score, scores: Callable[[RunData], NumpyArray],
+    new_scores: Callable[[NewParties], NumpyArray] | None = None,
+) -> list[Row]:  # fmt: skip
     """Return the row of a reference, from one run per seed; an empty list if it is unknown.
 
     Args:
@@ -107,19 +153,24 @@ def reference_row(
         groups: The methods whose runs have the reference.
         score: The score.
         scores: Function that returns the parties' scores of the reference in a run.
+        new_scores: The same for new parties. None: the reference has none.
     """
     by_seed = {run.status.get("seed"): run for group in groups for run in group.evaluated_runs}
     runs = [run for run in by_seed.values() if np.isfinite(scores(run)).any()]
     if not runs:
         return []
-    return [Row(label, None, _seeds(runs), _columns([(run, scores(run)) for run in runs], score))]
+    columns = _columns([(run, scores(run)) for run in runs], score, new_scores)
+    return [Row(label, None, _seeds(runs), columns)]
 
 
 def _seeds(runs: Sequence[RunData]) -> tuple[int, ...]:
     return tuple(int(run.status.get("seed") or 0) for run in runs)
 
 
-def _columns(scores: Sequence[tuple[RunData, NumpyArray]], score: Score) -> dict[str, NumpyArray]:
+def _columns(
+    scores: Sequence[tuple[RunData, NumpyArray]], score: Score,
+    new_scores: Callable[[NewParties], NumpyArray] | None,
+) -> dict[str, NumpyArray]:  # fmt: skip
     if not scores:
         return {}
     columns = {
@@ -129,6 +180,9 @@ def _columns(scores: Sequence[tuple[RunData, NumpyArray]], score: Score) -> dict
     if any(run.is_outlier.any() for run, _ in scores):
         columns["the others"] = [mean_or_nan(s[~run.is_outlier]) for run, s in scores]
         columns["outliers"] = [mean_or_nan(s[run.is_outlier]) for run, s in scores]
+    new_parties = [run.new_parties for run, _ in scores]
+    if new_scores is not None and any(new is not None for new in new_parties):
+        columns[NEW] = [np.nan if n is None else mean_or_nan(new_scores(n)) for n in new_parties]
     return {heading: np.array(values) for heading, values in columns.items()}
 
 

@@ -1,6 +1,7 @@
 """``Run``: the result of a simulation."""
 
 import dataclasses
+import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from fedplus.simulation.evaluated_models import EvaluatedModels
 from fedplus.simulation.join import LocalTraining, join_parties
 from fedplus.simulation.paging import Paging
 from fedplus.simulation.validate import require_fit
+from fedplus.work import RETRIES, RETRY_SCALE
 
 Which = Literal["personal", "global"]
 
@@ -79,7 +81,9 @@ class Run:
         """Return the model, (d,), of a party that joins now; ``parameters`` unravels it.
 
         The party starts where the method lets a late party start, and trains while w̃ and the other
-        parties' models stay as they are.
+        parties' models stay as they are. With a method whose parties all use one global model, such
+        as FedAvg, the result is w̃, which the training of one party does not change. If all its local
+        steps diverge, the party keeps the model at which it starts, and a warning says so.
 
         Args:
             x: The party's inputs (n, ...).
@@ -104,6 +108,14 @@ class Run:
             self.algorithm, self.state, self.model, party.train, training,
             rounds_before=self.rounds, seed=self.seed,
         )  # fmt: skip
+        if joined.given_up[0] == rounds:
+            warnings.warn(
+                f"The new party's local steps diverged in all {rounds} rounds, even with "
+                f"{1 / RETRY_SCALE**RETRIES:g} times smaller gradients, so it keeps the model at which "
+                "it started. The usual cause is a learning rate that is too high for its samples: "
+                "scale its inputs like those of the others, or train with a smaller eta.",
+                stacklevel=2,
+            )
         model: NumpyArray = joined.models[0]
         return model
 

@@ -244,8 +244,9 @@ def _raise_if_all_diverged(
     raise DivergedError(
         f"In round {begin + first + 1} the local steps of all active parties diverged, even with "
         f"{1 / RETRY_SCALE**RETRIES:g} times smaller steps: {name_parties(setup, parties)}. The "
-        "usual cause is a learning rate that is too high for the data: try a tenth of eta, or scale "
-        f"the inputs.{hint}"
+        "usual cause is a learning rate that is too high for the data: try a tenth of eta, or "
+        "standardise the inputs (federation.standardise(); in the shell: --set standardise=true)."
+        f"{hint}"
     )
 
 
