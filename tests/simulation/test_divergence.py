@@ -122,7 +122,7 @@ RESCUED = {
     "fedsplit, η/s": (baselines.FedSplit(s=0.2, eta=0.6), 1.0),
     "pfedme, ηλ": (baselines.PFedMe(eta=0.1, lam=20.0, eta_inner=0.15), 1.0),
     "l2gd": (baselines.L2GD(alpha=1.0, lam=0.1), 6.0),
-    "mapper": (baselines.Mapper(eta=0.5, eta_c=0.1), 6.0),
+    "mapper": (baselines.Mapper(eta=0.5, eta_c=0.1, lambdas=(0.9,)), 6.0),
     "scaffold": (baselines.Scaffold(eta_l=0.5), 6.0),
 }
 """Methods with too large steps: of an optimizer that ignores the scale of gradients, of a quadratic
@@ -136,8 +136,9 @@ def test_smaller_steps_rescue_what_smaller_gradients_would_not(name):
     counts = np.asarray(run.figures["diverged"])
     assert 0 < counts.max() <= RETRIES + 1
     assert (counts <= RETRIES).any()
-    untrained = [np.mean(run.federation.test.party(k)[1] ** 2) for k in range(4)]
-    assert (run.evaluations["personal_score"][-1] <= 1.5 * np.array(untrained)).all()
+    for k in (0, 1, 3):  # For the steep party a global model may be bad.
+        untrained = np.mean(run.federation.test.party(k)[1] ** 2)
+        assert run.evaluations["personal_score"][-1][k] <= 1.5 * untrained
 
 
 def test_mapper_keeps_the_interpolation_of_a_party_that_cannot_be_rescued():
