@@ -23,7 +23,9 @@ METHOD_SWEEPS = ("delta", "sigma")
 """Sweeps over a setting of the methods, all in one specification."""
 COLUMNS = ("seeds", "mean", "mean_std", "the_others", "outliers", "outliers_std", "worst_party")
 MAX_SEEDS = 3
-QUICK_SETTINGS: dict[str, Any] = {"train.rounds": 5, "train.evaluate_every": 5}
+QUICK_SETTINGS: dict[str, Any] = {
+    "train.rounds": 5, "train.evaluate_every": 5, "data.samples": None,  # The digits have no samples.
+}  # fmt: skip
 QUICK_DATA_SETS = {
     "delta": "digits-robust", "sigma": "digits-robust", "outliers": "digits-robust",
     "noise": "digits-personal",

@@ -197,9 +197,12 @@ class _MethodFactory:
 
     def __init__(self, method: Method, model: Model) -> None:
         self.method, self.model = method, model
-        signature = inspect.signature(lookup_method(method.name).make)
-        parameters = [p for p in signature.parameters.values() if p.name != "layout"]
-        self.__signature__ = signature.replace(parameters=parameters)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        self.__signature__ = inspect.Signature([
+            inspect.Parameter(name, kind, default=default)
+            for name, default in lookup_method(method.name).settings.items()
+            if name != "layout"
+        ])  # fmt: skip
 
     def __call__(self, **settings: Any) -> AbstractAlgorithm[Any]:
         method = Method.model_validate({"name": self.method.name, **settings})

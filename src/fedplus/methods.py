@@ -34,12 +34,16 @@ class Method(NamedTuple):
 
         A preset also has the settings ``COMMON`` of every setting of Algorithm 1.
         """
-        own = self.own_settings
-        return own | {name: x for name, x in self._common.items() if name not in own}
+        return self._common | self._parameters
 
     @property
     def own_settings(self) -> dict[str, Any]:
         """The same without the settings ``COMMON``, unless the preset itself has them."""
+        parameters = self._parameters.items()
+        return {name: x for name, x in parameters if self.is_preset or name not in COMMON}
+
+    @property
+    def _parameters(self) -> dict[str, Any]:
         parameters = inspect.signature(self.make).parameters
         return {name: parameter.default for name, parameter in parameters.items()}
 
@@ -286,6 +290,6 @@ def lookup_method(name: str) -> Method:
         SettingError: No method has this name; the message suggests one.
 
     >>> lookup_method("ditto")(eta=0.1, lam=0.5)
-    Ditto(eta=0.1, lam=0.5, aggregate=None)
+    Ditto(eta=0.1, lam=0.5, aggregate=None, optimizer='sgd')
     """
     return lookup(name, METHODS, "method")

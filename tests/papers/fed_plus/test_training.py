@@ -6,18 +6,19 @@ from papers.fed_plus.study import StudyOptions
 
 from fedplus.check import SettingError
 from fedplus.experiments.run_folder import RunFolder
+from fedplus.experiments.spec import Data
 from papers.fed_plus import jobs, sensitivity, training
 
 TINY = {
     "train.rounds": 2, "train.evaluate_every": 2, "train.steps": 2, "train.cohort": 3,
-    "data.parties": 3, "data.name": "digits-robust",
 }  # fmt: skip
 
 
-def small_spec(seeds=(0, 1), **settings):
-    spec = load_spec("sensitivity-outliers", TINY | settings, seeds)
+def small_spec(seeds=(0, 1), outliers=0.34):
+    spec = load_spec("sensitivity-outliers", TINY, seeds)
     methods = [method for method in spec.methods if method.name in ("local", "fedgeomed+")]
-    return spec.model_copy(update={"methods": methods})
+    data = Data(name="digits-robust", parties=3, outliers=outliers)
+    return spec.model_copy(update={"methods": methods, "data": data})
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_slim_runs_are_separate_jobs_without_models(options):
 def test_runs_with_other_settings_are_rejected(options):
     training.train_specs(options, {"a": small_spec(seeds=(0,))})
     with pytest.raises(SettingError, match="got one with other settings"):
-        training.train_specs(options, {"a": small_spec(seeds=(0,), **{"data.outliers": 0.4})})
+        training.train_specs(options, {"a": small_spec(seeds=(0,), outliers=0.4)})
 
 
 def test_a_failure_in_a_job_is_not_hidden(options):

@@ -73,7 +73,7 @@ def test_parties_get_the_values_of_the_round(tmp_path):
     settings = load(tmp_path / "s" / "checkpoint").settings["method"]
     assert settings["eta"] == "Linear(first=0.4, last=0.1, rounds=3)"
     other = method.replace(sigma=lambda t: 0.5 + 2 * t)
-    expected = r"functions was \['0.5 in round 0, 1.5 in round 1, .*, is \['0.5 in round 0, 2.5 in"
+    expected = r"sigma was Function\(0.5 in round 0, 1.5 in .*, is Function\(0.5 in round 0, 2.5 in"
     with pytest.raises(fp.SettingError, match=expected):
         FedPlus(other, rounds=5, folder=tmp_path / "s").run(grid, zeros())
 
