@@ -140,7 +140,7 @@ LAYERS: dict[str, Method] = {
         ),
     ),
     "fedbabu": Method(
-        "fedbabu", "FedBABU: head fine-tuned", "fine-tune",
+        "fedbabu", "FedBABU: head fixed, fine-tuned", "fine-tune",
         lambda s, c: presets.fedbabu(c.layout, **s),
     ),
     "fedgeomed+head": Method(

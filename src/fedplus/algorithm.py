@@ -4,11 +4,12 @@
 - l. 2–4, the loop over rounds, the sampling of S^t and the sending of w̃: ``fedplus.simulation`` on one
   machine, ``fedplus.flower`` in a deployment.
 - l. 5–9: ``FedPlus.round``.
-- l. 10: the last step of ``FedPlus.round``. Its 𝒜 is ``FedPlus.aggregator``, which is by default
-  ``aggregation.moreau.Moreau``.
+- l. 10: the call of ``Uploads.aggregate`` in ``FedPlus.round``. Its 𝒜 is ``FedPlus.aggregator``,
+  which is by default ``aggregation.moreau.Moreau``.
 - l. 11–14, Local-Solve: ``local.LocalSolve``.
 
-A deployment computes lines 5–9 in ``flower.party`` and line 10 in ``flower.strategy``.
+In a deployment, ``flower.party`` trains (l. 5–7 and 11–14), and ``flower.strategy`` stores the replies
+(l. 8–9) and aggregates (l. 10).
 """
 
 import dataclasses
@@ -43,8 +44,8 @@ class State(NamedTuple):
     w_local: Matrix
     """(N, d): W^t, the model w_k of each party."""
     memory: Any = ()
-    """The aggregator's memory of this W (see ``AbstractAggregator.update``). Set it to ``()`` if you
-    replace ``w_local``."""
+    """What the aggregator keeps from round to round to save time, such as the sorted columns of this W
+    (see ``AbstractAggregator.update``). Set it to ``()`` if you replace ``w_local``."""
     joined: Any = ()
     """(N,): True for parties that have taken part in a round. ``()``: all parties count."""
     optimizer_states: Any = ()
@@ -62,7 +63,8 @@ class Outcome(NamedTuple):
     """(K, d): the active parties' models after their local steps, before the aggregation."""
     diverged: Array
     """(K,): how often a party's local steps diverged (see ``Work.accept``). After each time but the
-    last, they were repeated with smaller steps; after the last, the party keeps its model."""
+    last, they were repeated with smaller steps; after the last, the party keeps the model at which
+    they started."""
     dropped: Array
     """The number of models that the aggregation left out: absent, or not finite on arrival."""
 
@@ -80,7 +82,7 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
     needs_validation: ClassVar[bool] = False
     """True if parties compare models on validation samples (``Work.validation``)."""
     can_join: ClassVar[bool] = True
-    """True if a party can train beside the server's models alone, without those of other parties."""
+    """True if a party can train with only the server's models, without those of other parties."""
 
     @final
     def party_fields(self, state: StateT) -> tuple[str, ...]:
@@ -88,8 +90,8 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
         return tuple(name for name in self.per_party if not isinstance(getattr(state, name), tuple))
 
     @final
-    def add_new_parties(self, state: Any, first: Vector, parties: int) -> Any:
-        """Return the state with the server's fields of ``state`` and the rows of new parties alone.
+    def state_of_new_parties(self, state: Any, first: Vector, parties: int) -> Any:
+        """Return a state with the server's fields of ``state`` and rows of new parties only.
 
         Args:
             state: A state, of any parties.
@@ -190,7 +192,7 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         private: The layers that never leave a party. None: there are none.
         server_optimizer: How w̃ moves to 𝒜(W). None: w̃ becomes 𝒜(W).
         fine_tune: The number of gradient steps, without a pull, with which a party adapts its model
-            before it uses it.
+            before it uses it. All layers are adapted, with the largest η of any layer.
 
     Paper: Algorithm 1.
     """
@@ -312,20 +314,21 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         was_joined = None if isinstance(state.joined, tuple) else work.gather(state.joined)
         w_k = before if was_joined is None else jnp.where(was_joined[:, None], before, w_global)
         has_optimizer = not isinstance(state.optimizer_states, tuple)
-        rows = [work.gather(state.optimizer_states)] if has_optimizer else []
+        kept = [work.gather(state.optimizer_states)] if has_optimizer else []
 
         def solve(scale: Any, w_k: Vector, *args: Any) -> Any:
-            *rows, batches, steps = args
-            row = rows[0] if rows else None
+            *kept, batches, steps = args
+            row = kept[0] if kept else None
             new = self.local.solve(w_k, w_global, batches, steps, grad, row, scale)
             return work.accept(new, (self.local.start(w_k, w_global), row), batches)
 
-        (solved, new_rows), diverged = work.map(each, solve, w_k, *rows)  # Alg. 1, l. 5-7
+        (solved, new_rows), diverged = work.map(each, solve, w_k, *kept)  # Alg. 1, l. 5-7
         w_local = work.scatter(state.w_local, solved)  # l. 8-9
         new = state._replace(w_local=w_local)
         counted = None
         if was_joined is not None:
             new = new._replace(joined=work.scatter(state.joined, jnp.ones_like(was_joined)))
+            # If all parties' replies arrive, all have joined, and the aggregator needs no mask.
             counted = None if work.is_everyone(parties) and work.present is None else new.joined
         if has_optimizer:
             new = new._replace(optimizer_states=work.scatter(state.optimizer_states, new_rows))
@@ -333,20 +336,30 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
             uploads = Uploads.of_all(work, w_local, w_global, counted)
         else:
             uploads = Uploads.of_cohort(work, solved, w_global)
-        changed = ChangedRows(jnp.asarray(work.cohort), self.shared(before), was_joined)
-        uploads = uploads._replace(models=self.shared(uploads.models))
-        # l. 10: w̃ ← 𝒜(W)
         shared = self.shared(w_global)
+        uploads = uploads._replace(models=self.shared(uploads.models))
+        # An aggregator with a memory updates its last result for the rows that have changed.
+        changed = ChangedRows(jnp.asarray(work.cohort), self.shared(before), was_joined)
+        # l. 10: w̃ ← 𝒜(W)
         result, memory = uploads.aggregate(self.aggregator, shared, state.memory, changed)
-        w, server = result.w, state.server_state
-        if self.server_optimizer is not None:
-            new_w, new_server = self.server_optimizer.step(shared, result.w, state.server_state)
-            has_reply = jnp.array(True) if work.present is None else jnp.any(work.present)
-            w, server = optax.tree.where(has_reply, (new_w, new_server), (shared, server))
+        w, server = self._move_server(work, shared, result.w, state.server_state)
         if self.private is not None:
             w = self.private.replace_shared(w_global, w)
         new = new._replace(w_global=w, memory=memory, server_state=server)
         return new, Outcome(result, solved, diverged, uploads.dropped)
+
+    def _move_server(
+        self, work: Work, w: Vector, aggregate: Vector, server_state: Any
+    ) -> tuple[Vector, Any]:
+        """Return the next w̃ and the next state of the server's optimizer."""
+        if self.server_optimizer is None:
+            return aggregate, server_state
+        moved = self.server_optimizer.step(w, aggregate, server_state)
+        if work.present is None:
+            return moved
+        # Without replies, the optimizer must not move w̃ along its momentum.
+        new: tuple[Vector, Any] = optax.tree.where(jnp.any(work.present), moved, (w, server_state))
+        return new
 
     def shared(self, models: Array) -> Array:
         """Return the columns of models that parties send: all but those of private layers."""
@@ -354,10 +367,10 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
 
     @override
     def is_stateless(self) -> bool:
-        """Return True if parties start at w̃ and keep nothing, as in the rows of Table 1 without "+".
+        """Return True if parties start at w̃ and keep nothing, as with FedAvg.
 
-        That is: λ = 1 in all rounds, ψ = Anchor, ``over="active"``, no private layers, and a new
-        optimizer state in every round.
+        That is so with λ = 1 in all rounds, ψ = Anchor, ``over="active"``, no private layers, and a
+        new optimizer state in every round.
         """
         local = self.local
         is_global = self.over == "active" and isinstance(local.psi, Anchor)
@@ -399,6 +412,7 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
 
     @override
     def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
+        # η may be 0 for layers that are fixed during the training, such as the head of FedBABU.
         eta = jnp.max(jnp.asarray(per_entry(self.local.eta)))
         own = self.local
         descent = LocalSolve(

@@ -29,7 +29,8 @@ class Layer:
         eta: Learning rate η ≥ 0; with 0, the layers are not trained. None: that of the method.
         private: True for layers that never leave the party. They have neither λ nor σ nor a ψ.
         begin_step: The step of a round from which on the layers are trained.
-        end_step: The step of a round from which on they are no longer trained. None: they always are.
+        end_step: The step of a round from which on they are no longer trained. None: they are
+            trained to the end of the round.
     """
 
     psi: AbstractPsi = Anchor()

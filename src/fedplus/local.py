@@ -81,7 +81,8 @@ class LocalSolve:
             an Optax schedule is rejected, because it would begin again in every round. True: each party
             keeps its state from round to round, and an Optax schedule counts the party's own steps.
         begin_step: The step of a round from which on a layer is trained. None: the first.
-        end_step: The step of a round from which on a layer is no longer trained. None: it always is.
+        end_step: The step of a round from which on a layer is no longer trained. None: it is trained to
+            the end of the round.
 
     Paper: Alg. 1, l. 11–14; Proposition 1.
     """
@@ -174,19 +175,20 @@ class LocalSolve:
         v_k = self.psi.prox(w_k - w_global)  # Alg. 1, l. 11
         first = unravel(self.start(w_k, w_global))  # l. 12
         anchor = unravel(w_global + v_k)
-        rate = scale * per_entry(self.eta)
-        share = 1 / (1 + rate * per_entry(self.sigma))
-        eta, kappa = (_per_parameter(x, first, unravel) for x in (rate, share))
-        is_trained = self._trained_at(first, unravel)
+        eta_of_entry = scale * per_entry(self.eta)
+        kappa_of_entry = 1 / (1 + eta_of_entry * per_entry(self.sigma))
+        eta, kappa = (_per_parameter(x, first, unravel) for x in (eta_of_entry, kappa_of_entry))
+        select_trained = self._select_trained(first, unravel)
 
         def step(i: Array, carry: tuple[Params, Any]) -> tuple[Params, Any]:  # l. 13
             w, optimizer_state = carry
             g = gradient(w, batch_at(batches, i))
-            g = is_trained(i, g, jax.tree.map(jnp.zeros_like, g))
+            g = select_trained(i, g, jax.tree.map(jnp.zeros_like, g))
             update, optimizer_state = optimizer.update(g, optimizer_state, w)
-            descended = jax.tree.map(_add_scaled, w, eta, update)  # w − η∇f_k(w)
+            # w − η∇f_k(w): the sign is in the update, which for "sgd" is −∇f_k(w).
+            descended = jax.tree.map(_add_scaled, w, eta, update)
             moved = jax.tree.map(_blend, kappa, descended, anchor)
-            return is_trained(i, moved, w), optimizer_state
+            return select_trained(i, moved, w), optimizer_state
 
         if optimizer_row is None:
             optimizer_state, pack = optimizer.init(first), None
@@ -204,7 +206,7 @@ class LocalSolve:
         mixed: Array = (1 - lam) * w_k + lam * w_global
         return mixed
 
-    def _trained_at(
+    def _select_trained(
         self, params: Params, unravel: Callable[[Vector], Params]
     ) -> Callable[[Array, Params, Params], Params]:
         """Return the function (i, new, old) ↦ the new values of the layers that step i trains."""

@@ -19,7 +19,7 @@ class Method(NamedTuple):
     """The preset or the class of the baseline."""
     summary: str
     judged: str
-    """The model that a party uses: "own", "global" or "adapted" (the global one after a step)."""
+    """The model that a party uses: "own", "global" or "adapted" (w̃ after local steps)."""
     keeps: str
     """The number of models that a party stores between rounds."""
     sends: str
@@ -38,7 +38,7 @@ class Method(NamedTuple):
 
     @property
     def own_settings(self) -> dict[str, Any]:
-        """The same without the settings ``COMMON``, unless the preset itself has them."""
+        """The settings of the preset or baseline itself, without ``COMMON`` for a baseline."""
         parameters = self._parameters.items()
         return {name: x for name, x in parameters if self.is_preset or name not in COMMON}
 
@@ -56,9 +56,9 @@ class Method(NamedTuple):
     def _common(self) -> dict[str, Any]:
         if not self.is_preset:
             return {}
-        # Parties that send nothing have nothing to join.
-        alone = {} if self.sends != "0" else {"aggregate", "join", "fine_tune"}
-        return {name: default for name, default in COMMON.items() if name not in alone}
+        # If parties send nothing, these settings have no effect.
+        not_applicable = {} if self.sends != "0" else {"aggregate", "join", "fine_tune"}
+        return {name: default for name, default in COMMON.items() if name not in not_applicable}
 
     @property
     def meanings(self) -> dict[str, str]:

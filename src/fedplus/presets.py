@@ -374,7 +374,8 @@ def fedavg_decay(*, eta: float, rate: float = 1.0) -> FedPlus:
 
     Paper: Li, Huang, Yang, Wang and Zhang, On the Convergence of FedAvg on Non-IID Data, ICLR 2020.
     """
-    return fedavg(eta=0.1).replace(eta=Inverse(eta, rate))
+    schedule: Any = Inverse(eta, rate)
+    return fedavg(eta=schedule)
 
 
 def local_fixed_point(*, eta: float, relaxation: float = 0.5) -> FedPlus:

@@ -56,7 +56,7 @@ class AbstractSchedule(ABC):
 @final
 @settings
 class Linear(AbstractSchedule):
-    """From ``first`` in round 0 in equal steps to ``last``, which it reaches after ``rounds`` rounds.
+    """A linear change from ``first`` in round 0 to ``last``, which it reaches after ``rounds`` rounds.
 
     Args:
         first: The value in round 0.
@@ -88,7 +88,7 @@ class Linear(AbstractSchedule):
 @final
 @settings
 class Cosine(AbstractSchedule):
-    """From ``first`` in round 0 along half a cosine wave to ``last``, after ``rounds`` rounds.
+    """A change along half a cosine wave, from ``first`` in round 0 to ``last`` after ``rounds`` rounds.
 
     Args:
         first: The value in round 0.
@@ -316,7 +316,7 @@ def schedules_of(method: Any) -> list[AbstractSchedule]:
 def constant_from(method: Any) -> float:
     """Return the first round from which on no setting changes; infinite if this is not known.
 
-    Theorem 1 applies from this round on, if it applies to the settings that hold then.
+    Theorem 1 needs this of ψ, σ, λ and the aggregator; η may change.
 
     >>> constant_from(WarmUp(rounds=15))
     15.0

@@ -17,7 +17,7 @@ from fedplus.check import require, require_number
 
 
 class AbstractServerOptimizer(ABC):
-    """A rule by which w̃ moves along Δ = 𝒜(W) − w̃. Pure functions of a state, as in Optax."""
+    """A rule by which w̃ moves along Δ = 𝒜(W) − w̃. Its methods are pure functions of a state."""
 
     @abstractmethod
     def init(self, w: Vector) -> Any:
@@ -42,9 +42,9 @@ class Moments(NamedTuple):
     """The state of ``AdaptiveServer``."""
 
     first: Vector
-    """(d,): m, the average of Δ."""
+    """(d,): m, the running average of Δ."""
     second: Vector
-    """(d,): v, of its square."""
+    """(d,): v, the running average of Δ² or, for Adagrad, their sum."""
 
 
 @final

@@ -71,7 +71,7 @@ def test_a_converged_median_at_or_near_a_model_is_a_minimiser(dtype, delta, data
 @given(data=st.data())
 @settings(max_examples=25)
 def test_a_median_without_certificate_still_has_a_low_objective(dtype, delta, data):
-    """For a few ill-conditioned inputs no proof is result."""
+    """Few ill-conditioned inputs get no certificate; their results are still accurate."""
     models, weights = data.draw(almost_balanced_models(dtype))
     with jax.enable_x64(dtype == np.float64):
         result = (Moreau(L2(delta)) if delta else GeometricMedian())(models, weights)

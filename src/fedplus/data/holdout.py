@@ -167,5 +167,7 @@ def _require_unused_name(
     name: str, large: Mapping[str, NumpyArray], small: Mapping[str, NumpyArray]
 ) -> None:
     is_used = name in large or ("+" in name and name in small)
-    allowed = "another name: joined small parties would have the same one"
-    require(not is_used, "party", repr(name), allowed)
+    require(
+        not is_used, "the name of a party", repr(name),
+        "another one than that of small parties that are merged", 'Rename it, or set small to "drop".',
+    )  # fmt: skip

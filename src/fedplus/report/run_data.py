@@ -44,7 +44,7 @@ class NewParties(NamedTuple):
     local_scores: NumpyArray
     """(M,) scores of local training."""
     given_up: NumpyArray
-    """(M,) rounds in which their local steps diverged even with the smallest gradients."""
+    """(M,) rounds in which their local steps diverged even with the smallest step sizes."""
     steps: int
     rounds: int
 

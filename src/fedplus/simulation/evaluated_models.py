@@ -1,4 +1,4 @@
-"""The models that are evaluated: the parties' models, after a local step if the method adapts them."""
+"""The models that are evaluated: the parties' models, after local steps if the method adapts them."""
 
 from functools import partial
 from typing import Any

@@ -29,7 +29,7 @@ class Joined(NamedTuple):
     models: NumpyArray
     """(M, d): the model that each new party uses."""
     given_up: NumpyArray
-    """(M,): in how many rounds a party's local steps diverged even with the smallest gradients."""
+    """(M,): in how many rounds a party's local steps diverged even with the smallest step sizes."""
 
 
 class LocalTraining(NamedTuple):
@@ -82,7 +82,7 @@ def join_parties(
     starts_first = getattr(algorithm, "join", "current") == "first"
     first = w_first if starts_first else jnp.asarray(algorithm.w_global(state))
     data = Data(*(put_on_device(part) for part in samples))
-    state = algorithm.add_new_parties(state, first, len(samples.size))
+    state = algorithm.state_of_new_parties(state, first, len(samples.size))
     effort = Effort(np.full(len(samples.size), training.steps), np.ones(len(samples.size), int))
     each = choose_each("auto", first.size, effort)
     key = jax.random.fold_in(key, rounds_before)

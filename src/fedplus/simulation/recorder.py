@@ -270,7 +270,7 @@ def require_objective(algorithms: Sequence[AbstractAlgorithm[Any]], stored: bool
     for algorithm in algorithms:
         require(
             isinstance(algorithm, FedPlus), "objective", f"True for {type(algorithm).__name__}",
-            "False but for FedPlus, because F_σ is its objective",
+            "False for this method: F_σ is defined for FedPlus only",
         )  # fmt: skip
         assert isinstance(algorithm, FedPlus)
         is_number = not isinstance(algorithm.local.sigma, ByLayer)

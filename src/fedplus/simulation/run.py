@@ -111,7 +111,7 @@ class Run:
         if joined.given_up[0] == rounds:
             warnings.warn(
                 f"The new party's local steps diverged in all {rounds} rounds, even with "
-                f"{1 / RETRY_SCALE**RETRIES:g} times smaller gradients, so it keeps the model at which "
+                f"{1 / RETRY_SCALE**RETRIES:g} times smaller steps, so it keeps the model at which "
                 "it started. The usual cause is a learning rate that is too high for its samples: "
                 "scale its inputs like those of the others, or train with a smaller eta.",
                 stacklevel=2,

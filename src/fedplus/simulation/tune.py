@@ -31,8 +31,8 @@ class Trial(NamedTuple):
     std: float
     """The standard deviation over the seeds."""
     diverged: bool
-    """True if a party's steps diverged under any seed even with the smallest gradients, or its score
-    is not finite."""
+    """True if a party's steps diverged under any seed even with the smallest step sizes, or its
+    score is not finite."""
 
 
 class TuningResult(NamedTuple):
@@ -83,7 +83,8 @@ def tune(
         **settings: Arguments of ``simulate``: cohort, steps or epochs, batch_size, ...
 
     Returns:
-        The best method and all trials. A candidate for which any party diverged is never chosen.
+        The best method and all trials. A candidate with which a party's steps diverged, even with the
+        smallest step sizes, is never chosen.
 
     Raises:
         SettingError: An argument is invalid, or all candidates diverged.
