@@ -15,7 +15,7 @@ W0 = np.zeros(D)
 PARTIES = Parties(spread=2.0, seed=3)
 
 
-def run_to_convergence(method, steps, rounds):
+def run_to_convergence(method, steps, rounds, weights=None):
     """Return the state after so many rounds with full gradients."""
     state = method.init(W0, N)
     batches = tuple(map(jax.numpy.asarray, PARTIES.full(steps)))
@@ -23,7 +23,7 @@ def run_to_convergence(method, steps, rounds):
 
     @jax.jit
     def next_state(state, key):
-        work = fp.Work(np.arange(N), batches, np.full(N, steps), key=key, validation=held)
+        work = fp.Work(np.arange(N), batches, np.full(N, steps), weights, key=key, validation=held)
         return method.round(state, work, GRAD)[0]
 
     for t in range(rounds):
@@ -50,6 +50,18 @@ def test_scaffold_and_fedsplit_reach_the_global_optimum_where_fedavg_does_not(me
     )
     np.testing.assert_allclose(fedavg, fixed, rtol=1e-6)
     assert np.linalg.norm(fedavg - PARTIES.optimum()) > 0.05
+
+
+@pytest.mark.parametrize("option", [1, 2])
+def test_scaffold_minimises_the_weighted_loss_if_parties_have_weights(option):
+    """The minimum of Σ p_k f_k is where the weighted sum of the gradients H_k w − g_k is 0."""
+    weights = np.array([10.0, 1.0, *[2.0] * (N - 2)])
+    method = b.Scaffold(eta_l=0.1, option=option)
+    found = np.asarray(run_to_convergence(method, 10, 400, weights).w_global)
+    hs, gs = (np.stack(one) for one in PARTIES.hessians())
+    minimum = np.linalg.solve(np.tensordot(weights, hs, 1), weights @ gs)
+    np.testing.assert_allclose(found, minimum, rtol=1e-5, atol=1e-6)
+    assert np.linalg.norm(minimum - PARTIES.optimum()) > 0.05
 
 
 def test_ditto_reaches_its_personal_optima():

@@ -35,7 +35,9 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
     .. math:: y_k \gets y_k - \eta_l\,(g_k(y_k) - c_k + c),
               \qquad x \gets x + \eta_g\,\overline{y_k - x}
 
-    The model that is evaluated is the global model x.
+    The model that is evaluated is the global model x. If parties have weights, such as their numbers of
+    samples, c is the weighted mean of the c_k, as x is of the models: with an unweighted c, the fixed
+    point would not minimise the weighted loss. Without weights, this is the paper's algorithm.
 
     Args:
         eta_l: Local learning rate η_l > 0.
@@ -108,8 +110,9 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
         control_local = work.scatter(state.control_local, new_c_k)
         result, dropped = steps.aggregate_active(work, solved, x, self.aggregate)
         w_global = x + self.eta_g * (result.w - x)  # l. 16-17
-        ones = jnp.ones(len(before), before.dtype)
-        control = c + ones @ (work.gather(control_local) - before) / parties
+        weights = jnp.ones(parties) if work.weights is None else work.weights
+        shares = work.gather(weights / jnp.sum(weights)).astype(before.dtype)
+        control = c + shares @ (work.gather(control_local) - before)
         new_state = ScaffoldState(w_global, control, control_local)
         return new_state, Outcome(result, solved, diverged, dropped)
 
