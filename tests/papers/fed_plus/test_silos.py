@@ -1,6 +1,7 @@
 """Real silos: gains compared with an independent computation, and a quick trial."""
 
 import json
+import tomllib
 
 import numpy as np
 import pytest
@@ -8,8 +9,12 @@ from papers.fed_plus.results import read_csv, to_csv, to_json
 from scipy import stats
 from study_command import run_study
 
+from fedplus.experiments.build import build_federation
 from fedplus.experiments.run_folder import RunFolder
-from papers.fed_plus import silos, silos_report
+from fedplus.experiments.runner import run_all
+from fedplus.experiments.spec import parse_spec
+from fedplus.experiments.toml_source import TomlSource
+from papers.fed_plus import silos, silos_report, write_readme
 
 NAMES, SAMPLES = ["a", "b", "c"], [30, 10, 20]
 
@@ -137,3 +142,27 @@ def test_hospitals_from_beginning_to_end(tmp_path):
     chosen = json.loads((tmp_path / "results" / "silos-tuning.json").read_text())["silos-hospitals"]
     assert set(chosen) == {"local", "fedavg+"}  # Local training is tuned as well.
     assert (tmp_path / "results" / "silos.svg").stat().st_size > 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("real_data")
+@pytest.mark.parametrize(("data", "seed", "party"), [("patients", 2, "36"), ("schools", 1, "108")])
+def test_a_party_whose_steps_diverge_ends_with_a_lower_training_error(data, seed, party, tmp_path):
+    """Before such steps were repeated with smaller ones, these parties' models became infinite."""
+    file = write_readme.RESULTS / f"silos-{data}-tuned.toml"
+    content = tomllib.loads(file.read_text())
+    content["seeds"] = [seed]
+    content["data"]["judged_on"] = "train"
+    content["methods"] = [m for m in content["methods"] if m["name"] in ("fedavg+", "fedgeomed+")]
+    spec = parse_spec(content, TomlSource())
+    federation = build_federation(spec.data.model_copy(update={"seed": seed}), TomlSource())
+    runs = run_all(spec, tmp_path)
+    assert len(runs) == 2
+    for run in runs:
+        last = run.lines[-1]
+        k = run.parties["names"].index(party)
+        repeated, given_up = (np.array(last["diverged"][name]) for name in ("repeated", "given_up"))
+        assert np.flatnonzero(repeated).tolist() == [k]
+        assert not given_up.any()
+        # The untrained model predicts 0.
+        assert last["personal_score"][k] < np.mean(np.square(federation.test.party(k)[1]))
