@@ -1,4 +1,4 @@
-"""The command line as a user has it: a process of its own."""
+"""Runs the ``fedplus`` command as a user does: in a process of its own."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ COMMAND = [sys.executable, "-m", "fedplus"]
 
 
 def environment(**more):
-    """Of the process: no colours but where a test wants them, one kind of machine."""
+    """Return the environment of the process: no colours unless a test sets them, CPU only."""
     env = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "CI")}
     return env | {"JAX_PLATFORMS": "cpu", "COLUMNS": "100"} | more
 

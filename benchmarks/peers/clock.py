@@ -1,4 +1,4 @@
-"""What each contender's script shares: its arguments, the timing of rounds, the line it prints."""
+"""Code shared by the scripts of all contenders: arguments, timing of rounds, the printed result."""
 
 import argparse
 import itertools
@@ -12,33 +12,33 @@ from workloads import WORKLOADS
 
 
 def arguments(methods=("fedavg",)):
-    """``--workload``, ``--seconds``, ``--method``; the workload as a Workload."""
+    """Parse ``--workload``, ``--seconds`` and ``--method``; return the workload as a ``Workload``."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--workload", choices=list(WORKLOADS), default="A10")
     parser.add_argument("--seconds", type=float, default=20.0, help="of timed rounds")
     parser.add_argument("--method", choices=methods, default="fedavg")
-    asked = parser.parse_args()
-    asked.workload = WORKLOADS[asked.workload]
-    return asked
+    parsed = parser.parse_args()
+    parsed.workload = WORKLOADS[parsed.workload]
+    return parsed
 
 
 def since_start():
-    """Seconds since this process was started."""
+    """Return the seconds since this process was started."""
     started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
 
 
 def peak_megabytes():
-    """Of this process alone; ``ru_maxrss`` also remembers the one that started it."""
+    """Return the peak memory of this process alone; ``ru_maxrss`` includes that of its parent."""
     line = next(x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x)
     return int(line.split()[1]) / 1024
 
 
 class Clock:
-    """Times rounds: call ``tick`` at the end of each; it says True once there are enough.
+    """Times rounds: ``tick`` is called at the end of each round and returns True after the last one.
 
-    With ``choices`` (numbers of threads, say) each is tried for a while after the first round by
-    calling ``choose`` with it, and the fastest is timed.
+    If ``choices`` are given (numbers of threads, for example), each is tried for a while after the
+    first round by calling ``choose`` with it, and the fastest is timed.
     """
 
     def __init__(self, seconds, choices=(), choose=None):
@@ -46,7 +46,7 @@ class Clock:
         self.trials, self.program = {}, None
 
     def tick(self):
-        """Note that a round has ended; True when all is measured."""
+        """Record the end of a round; return True if the measurement is complete."""
         if self.program is None:
             self.first = since_start()
             self.program = self.measure()
@@ -57,7 +57,7 @@ class Clock:
         return False
 
     def measure(self):
-        """Each yield is a round."""
+        """Measure the rounds as a generator that yields once per round."""
         if len(self.choices) > 1:
             for choice in self.choices:
                 self.choose(choice)

@@ -80,12 +80,15 @@ def requirements_of(peer):
 
 
 def last_line(text):
-    """The last line with something on it."""
+    """Return the last line that is not empty."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def run_one(python, peer, workload, method, seconds, timeout):
-    """What the script printed, or an ``error``; a process that takes too long is ended with its own."""
+    """Return what the script printed, or an ``error``.
+
+    A process that takes longer than ``timeout`` is ended together with its child processes.
+    """
     command = [python, str(HERE / peer.script), "--workload", workload, "--method", method]
     command += ["--seconds", str(seconds)]
     process = subprocess.Popen(

@@ -1,10 +1,10 @@
-"""A Flower app whose parties take one step: what remains is the cost of a round."""
+"""A Flower app whose parties take a single step, to measure the overhead of a round."""
 
 METHODS = {"fedavg+": "fedavg_plus", "fedgeomed+": "fedgeomed_plus"}
 
 
 def method(contender):
-    """Of fedplus."""
+    """Return the fedplus method to compare with a contender."""
     from fedplus import presets
 
     return getattr(presets, METHODS[contender])(eta=0.1, sigma=0.5)
