@@ -33,9 +33,9 @@ LEVELS = {
     "_kernels_v3.so": ["-march=x86-64-v3"],
     "_kernels_v4.so": ["-march=x86-64-v4"],
 }
-"""Flags of each library's instruction set level. Without the first there are no kernels."""
+"""Flags of each library's instruction set level. If the first cannot be compiled, none is installed."""
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"]
-# For vectorisation; NaN and Inf keep working.
+# These flags allow vectorisation, and keep NaN and infinity correct.
 FLAGS += ["-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"]
 CONSEQUENCE = (
     "installing without compiled kernels. Results are the same; aggregation on a CPU is slower."
@@ -43,14 +43,14 @@ CONSEQUENCE = (
 
 
 class KernelsHook(BuildHookInterface[Any]):
-    """Adds the compiled kernels to a wheel, or puts them beside the sources of an editable install."""
+    """Adds the compiled kernels to a wheel, or puts them next to the sources of an editable install."""
 
     def dependencies(self) -> list[str]:
-        """Returns further build requirements: jaxlib, for its headers, if there is a compiler."""
+        """Return further build requirements: jaxlib, for its headers, if there is a compiler."""
         return ["jaxlib>=0.10"] if kernels_mode() != "off" and find_compiler() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compiles the kernels before the wheel is built.
+        """Compile the kernels before the wheel is built.
 
         Args:
             version: `standard` for a wheel with the package, `editable` for a link to it.
@@ -66,13 +66,13 @@ class KernelsHook(BuildHookInterface[Any]):
             build_data["tag"] = f"py3-none-{platform_tag()}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Deletes the temporary folder once the wheel is written."""
+        """Delete the temporary folder once the wheel is written."""
         if version != "editable":
             self.folder.cleanup()
 
 
 def try_compiling(root: Path, folder: Path) -> list[Path]:
-    """Compiles the kernels into `folder`, or prints one line that says why there are none.
+    """Compile the kernels into `folder`, or print one line that says why there are none.
 
     Returns:
         The libraries. Any others in `folder`, which are from older sources, are deleted.
@@ -83,7 +83,7 @@ def try_compiling(root: Path, folder: Path) -> list[Path]:
     mode = kernels_mode()
     with tempfile.TemporaryDirectory(prefix=".kernels-", dir=folder) as temporary:
         problem = None if mode == "off" else compile_kernels(root, Path(temporary))
-        for name in reversed(LEVELS):  # The first is the last: `make` looks at its time.
+        for name in reversed(LEVELS):  # `_kernels.so` comes last: `make` reads its time.
             compiled = Path(temporary, name)
             if compiled.exists() and not problem:
                 compiled.replace(folder / name)
@@ -97,7 +97,7 @@ def try_compiling(root: Path, folder: Path) -> list[Path]:
 
 
 def compile_kernels(root: Path, folder: Path) -> str | None:
-    """Compiles all levels at the same time. Returns what went wrong with the first, or None."""
+    """Compile all levels in parallel. Return a message if the first level fails, else None."""
     compiler = find_compiler()
     if not compiler:
         given = os.environ.get("CXX")
@@ -105,11 +105,12 @@ def compile_kernels(root: Path, folder: Path) -> str | None:
     jaxlib = importlib.util.find_spec("jaxlib")
     if not jaxlib or not jaxlib.submodule_search_locations:
         return "jaxlib, whose headers the kernels need, not found"
-    headers = f"{jaxlib.submodule_search_locations[0]}/include"  # As jax.ffi.include_dir().
+    # The same folder as jax.ffi.include_dir().
+    headers = f"{jaxlib.submodule_search_locations[0]}/include"
     command = [*compiler, *FLAGS, "-isystem", headers, f"{root}/csrc/kernels.cc"]
 
     def compile_level(name: str) -> str | None:
-        """Compiles one library. Returns the compiler's messages if it fails, else None."""
+        """Compile one library. Return the compiler's messages if it fails, else None."""
         options = [*LEVELS[name], "-o", str(folder / name)]
         done = subprocess.run([*command, *options], stderr=subprocess.PIPE, text=True)
         if done.returncode == 0:
@@ -132,7 +133,7 @@ def compile_kernels(root: Path, folder: Path) -> str | None:
 
 
 def kernels_mode() -> str:
-    """Returns the value of FEDPLUS_KERNELS: `auto`, `off` or `require`."""
+    """Return the value of FEDPLUS_KERNELS: `auto`, `off` or `require`."""
     mode = os.environ.get("FEDPLUS_KERNELS") or "auto"
     if mode not in ("auto", "off", "require"):
         sys.exit(f"fedplus: FEDPLUS_KERNELS must be auto, off or require, got {mode!r}.")
@@ -140,12 +141,12 @@ def kernels_mode() -> str:
 
 
 def find_compiler() -> list[str] | None:
-    """Returns the command of the C++ compiler, or None if there is none."""
+    """Return the command of the C++ compiler, or None if there is none."""
     names = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
     commands = (shlex.split(name) for name in names)
     return next((command for command in commands if shutil.which(command[0])), None)
 
 
 def platform_tag() -> str:
-    """Returns this platform's wheel tag: `linux_*` on Linux, where auditwheel finds manylinux."""
+    """Return this platform's wheel tag: `linux_*` on Linux, where auditwheel finds manylinux."""
     return next(tag for tag in platform_tags() if not tag.startswith(("manylinux", "musllinux")))

@@ -1,4 +1,4 @@
-"""Speed of this checkout as a share of another one's, measured in turn in one run.
+"""Compare the speed of this checkout with that of another one, in one run.
 
     git worktree add /tmp/before COMMIT && make -C /tmp/before .venv/.ready-dev
     python benchmarks/against.py /tmp/before            # writes benchmarks/results/against-cpu.json
@@ -30,7 +30,7 @@ WORKLOADS = {
 
 
 def worker(n, d):
-    """Print milliseconds of each aggregator at one size, and of warm starts at 1000 × 7,850."""
+    """Print the milliseconds of each aggregator at one size; at 1000 × 7,850 also of warm starts."""
     sys.path.insert(0, str(HERE))
     import numpy as np
 
@@ -71,14 +71,18 @@ def run(checkout, *args, **environment):
 
 
 def in_turn(other, *args):
-    """Return the results of the other checkout (two runs) and of this one."""
+    """Run a script for the other checkout, for this one, and for the other one again.
+
+    Returns:
+        The first and second result of the other checkout, and the result of this one.
+    """
     first = run(other, *args)
     mine = run(HERE.parent, *args)
     return first, run(other, *args), mine
 
 
 def aggregation_shares(other, sizes):
-    """Compare all aggregators at all sizes."""
+    """Return the times of all aggregators at all sizes, and each share of the other's speed."""
     rows = {}
     for n, d in sizes:
         args = [str(HERE / "against.py"), other, "--worker", str(n), str(d)]
@@ -93,7 +97,7 @@ def aggregation_shares(other, sizes):
 
 
 def simulation_shares(other, workloads, seconds):
-    """Compare rounds per second, memory and the time to the first round."""
+    """Return rounds per second, memory and the time to the first round of both checkouts."""
     rows = {}
     for workload in workloads:
         for method in WORKLOADS[workload]:
@@ -113,7 +117,7 @@ def simulation_shares(other, workloads, seconds):
 
 
 def first_process(other, repeats=3):
-    """Compare the seconds to the end of the first round with empty caches."""
+    """Return the seconds to the end of the first round with empty caches, for both checkouts."""
     script = [str(HERE / "ours.py"), "--workload", "B", "--method", "fedgeomed+", "--seconds", "1"]
     times = {"other": [], "this": []}
     for _ in range(repeats):
@@ -137,28 +141,28 @@ def main():
     parser.add_argument("--no-aggregation", action="store_true", help="only the simulations")
     parser.add_argument("--worker", nargs=2, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "against-cpu.json")
-    asked = parser.parse_args()
-    if asked.worker:
-        return worker(*asked.worker)
-    sizes = [s for s in SIZES if s[0] * s[1] <= (10**7 if asked.quick else ENTRIES_AT_MOST)]
+    options = parser.parse_args()
+    if options.worker:
+        return worker(*options.worker)
+    sizes = [s for s in SIZES if s[0] * s[1] <= (10**7 if options.quick else ENTRIES_AT_MOST)]
     commit = subprocess.run(
-        ["git", "-C", asked.other, "rev-parse", "--short", "HEAD"],
+        ["git", "-C", options.other, "rev-parse", "--short", "HEAD"],
         capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
-    report = {"other": asked.name or commit, "date": time.strftime("%Y-%m-%d")}
-    if asked.out.exists():
-        report = json.loads(asked.out.read_text()) | report
-    if not asked.no_aggregation:
-        report["aggregation"] = aggregation_shares(asked.other, sizes)
-    names = asked.workloads.split(",") if asked.workloads else []
+    report = {"other": options.name or commit, "date": time.strftime("%Y-%m-%d")}
+    if options.out.exists():
+        report = json.loads(options.out.read_text()) | report
+    if not options.no_aggregation:
+        report["aggregation"] = aggregation_shares(options.other, sizes)
+    names = options.workloads.split(",") if options.workloads else []
     report["simulation"] = report.get("simulation", {}) | simulation_shares(
-        asked.other, names[:1] if asked.quick else names, asked.seconds
+        options.other, names[:1] if options.quick else names, options.seconds
     )
     if "B" in names:
-        report["first round with empty caches, B fedgeomed+"] = first_process(asked.other)
-    temporary = asked.out.with_suffix(".tmp")
+        report["first round with empty caches, B fedgeomed+"] = first_process(options.other)
+    temporary = options.out.with_suffix(".tmp")
     temporary.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    temporary.replace(asked.out)
+    temporary.replace(options.out)
     return None
 
 

@@ -1,12 +1,12 @@
-"""Speed of the aggregators: ratios to their peers, measured side by side in one run.
+"""Measure the speed of the aggregators, and compare it with that of their peers in the same run.
 
     make bench                                      # writes benchmarks/results/aggregation-cpu.json
     python benchmarks/aggregation.py --quick        # small sizes only
     python benchmarks/aggregation.py --no-peers     # without byzfl (on a GPU machine, say)
 
-Each contender of a comparison is timed in turn, several times over, and the median is taken, so that a
-busy machine disturbs all alike. Memory is the peak of a process of its own, less what it holds once
-W is loaded.
+The contenders of a comparison are timed in turn, several times over, so that a busy machine disturbs
+all alike; the median counts. Memory is the peak of a separate process, minus its memory before the
+aggregation, when W is loaded.
 """
 
 import argparse
@@ -37,15 +37,16 @@ DELTA = 0.1
 def timed(contenders, repeats=21, least=0.5, seconds=6.0):
     """Return the median milliseconds of each function; the functions alternate in random order.
 
-    At least so many ``repeats``, and for ``least`` seconds: a few calls of a tenth of a millisecond
-    tell how long cores take to wake up. After so many ``seconds`` three are enough.
+    A few calls of a tenth of a millisecond would measure how long idle cores take to wake up, so each
+    function is called at least ``repeats`` times, and for at least ``least`` seconds in all. After
+    ``seconds`` seconds, three calls are enough.
     """
     times = {name: [] for name in contenders}
     for call in contenders.values():
         jax.block_until_ready(call())
     begun, order, rng = time.perf_counter(), list(contenders.items()), random.Random(0)
     for turn in itertools.count(1):
-        rng.shuffle(order)  # Who comes after a peer that fills the caches is not always the same.
+        rng.shuffle(order)  # So that the contender after one that fills the caches varies.
         for name, call in order:
             start = time.perf_counter()
             jax.block_until_ready(call())
@@ -79,8 +80,8 @@ def numpy_sorted_median(w):
 def peer(python, w, turns):
     """Return the milliseconds of byzfl's aggregators on the same W, in its own environment.
 
-    Its geometric median runs a given number of turns; ``turns`` None asks for the least number that
-    reaches an accuracy of 1e-6.
+    Its geometric median runs a given number of iterations, ``turns``. With None it runs the least
+    number that reaches an accuracy of 1e-6.
     """
     with tempfile.NamedTemporaryFile(suffix=".npy") as file:
         np.save(file.name, w)
@@ -108,7 +109,7 @@ def compare(n, d, byzfl, turns):
     mean, median, geometric = fp.Mean(), fp.CoordinateMedian(), fp.GeometricMedian()
     by_l1, by_l2 = fp.Moreau(fp.L1(DELTA)), fp.Moreau(fp.L2(DELTA))
     blocks = fp.Moreau(fp.Blocks({"head": fp.L1(DELTA), "*": fp.L2(DELTA)}, layout))
-    given = j if on_gpu else w  # As the peers are.
+    given = j if on_gpu else w  # The peers get NumPy arrays, too.
     cut = jnp.array if on_gpu else np.ascontiguousarray
     body, head = cut(given[:, : d // 2]), cut(given[:, d // 2 :])
     sort = jax.jit(lambda w: jnp.sort(w, axis=0)[n // 2])
@@ -135,7 +136,7 @@ def compare(n, d, byzfl, turns):
         turns.setdefault(n, found.pop("turns"))
         row["turns that byzfl needs"] = turns[n]
         ms |= found
-        ms |= timed({"Moreau(L2), alone": ours["Moreau(L2)"]})  # As byzfl is.
+        ms |= timed({"Moreau(L2), alone": ours["Moreau(L2)"]})  # byzfl runs alone as well.
     many = jnp.asarray(models(n, d, 0.3)) if on_gpu else models(n, d, 0.3)
     ms |= timed({"Moreau(L2), 30% far": lambda: by_l2(many).w})
     if n * d <= 10_000_000:
@@ -144,7 +145,7 @@ def compare(n, d, byzfl, turns):
 
 
 def warm(n=1000, d=7850, moved=10):
-    """Compare a warm start after few parties changed slightly with a start from scratch."""
+    """Return the times of warm and cold starts, after a few parties' models changed slightly."""
     w = models(n, d, 0.0)
     after = w.copy()
     after[:moved] += 0.01 * np.random.default_rng(1).standard_normal((moved, d), dtype=np.float32)
@@ -165,7 +166,7 @@ def warm(n=1000, d=7850, moved=10):
 
 
 def recursion(sizes=((10, 7850), (50, 7850), (200, 7850))):
-    """Compare with the paper's recursion, which stops at a residual that is no smaller."""
+    """Compare ``Moreau`` with the paper's recursion, whose final residual is no smaller."""
     rows = {}
     for n, d in sizes:
         w = jnp.asarray(models(n, d, 0.1, 30.0))
@@ -190,7 +191,7 @@ WATCHED = (
 
 
 def memory(n=50, d=1_000_000):
-    """Return the peak memory of one aggregation beyond W, the program included, as a multiple of W."""
+    """Return the peak memory of one aggregation beyond W, including its program, in multiples of W."""
     rows = {}
     for name in WATCHED:
         command = [sys.executable, __file__, "--memory-of", name, str(n), str(d)]
@@ -200,7 +201,7 @@ def memory(n=50, d=1_000_000):
 
 
 def memory_of(expression, n, d):
-    """Load W and aggregate in a separate process while a thread measures its memory."""
+    """Load W, aggregate while a thread watches this process's memory, and print the peak."""
     w = jnp.asarray(models(n, d))
     aggregate = eval(expression, {"fp": fp})
     page, peak, running = os.sysconf("SC_PAGE_SIZE"), 0, True
@@ -224,7 +225,7 @@ def memory_of(expression, n, d):
 
 
 def verdicts(sizes, extra):
-    """Return the main ratios of the comparisons; unless stated otherwise, above 1 fedplus is better."""
+    """Return the main ratios of each size. In ratios to a peer, fedplus is better above 1."""
     lines = []
     for row in sizes:
         ms, at = row["ms"], f"{row['n']} × {row['d']:,}"
@@ -250,14 +251,17 @@ def verdicts(sizes, extra):
 
 
 def bandwidth():
-    """Return GB/s of copying a large array, read and write; on a CPU page faults would dominate."""
+    """Return the GB/s at which a large array is read and written; only for a GPU.
+
+    On a CPU, page faults would dominate.
+    """
     big = jnp.ones(2**28, jnp.float32)
     copy = jax.jit(lambda x: x + 1)
     return 2 * big.nbytes / 1e9 / (timed({"copy": lambda: copy(big)})["copy"] / 1e3)
 
 
 def byzfl_environment():
-    """Return the Python of an environment for byzfl, with a CPU build of torch, without torchvision."""
+    """Return the Python of an environment with byzfl and torch, which is created if it is missing."""
     python = HERE.parent / ".venv-byzfl" / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(python.parent.parent)], check=True)
@@ -276,13 +280,15 @@ def main():
         "--memory-of", nargs=3, metavar=("AGGREGATOR", "N", "D"), help=argparse.SUPPRESS
     )
     parser.add_argument("--out", type=Path, help="where to write the JSON")
-    asked = parser.parse_args()
-    if asked.memory_of:
-        return memory_of(asked.memory_of[0], *map(int, asked.memory_of[1:]))
+    options = parser.parse_args()
+    if options.memory_of:
+        return memory_of(options.memory_of[0], *map(int, options.memory_of[1:]))
     on_gpu = jax.default_backend() != "cpu"
-    byzfl = None if asked.no_peers or on_gpu else byzfl_environment()
+    byzfl = None if options.no_peers or on_gpu else byzfl_environment()
     sizes = [
-        s for s in SIZES if s[0] * s[1] * 4 <= BYTES_AT_MOST and (not asked.quick or s[1] < 10_000)
+        s
+        for s in SIZES
+        if s[0] * s[1] * 4 <= BYTES_AT_MOST and (not options.quick or s[1] < 10_000)
     ]
     rows, turns = [], {}
     for n, d in sizes:
@@ -299,7 +305,7 @@ def main():
         "cores": os.cpu_count(), "versions": {"jax": jax.__version__, "numpy": np.__version__},
         "ratios": table, "sizes": rows, **extra,
     }  # fmt: skip
-    out = asked.out or HERE / "results" / f"aggregation-{jax.default_backend()}.json"
+    out = options.out or HERE / "results" / f"aggregation-{jax.default_backend()}.json"
     temporary = out.with_suffix(".tmp")
     temporary.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
     temporary.replace(out)

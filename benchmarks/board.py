@@ -2,7 +2,7 @@
 
     python benchmarks/board.py [RUNS]
 
-The folders lie in a temporary folder, just written, so the files are in the system's cache.
+The run folders have just been written to a temporary folder, so the system's cache holds their files.
 """
 
 import json
@@ -20,6 +20,7 @@ PARTIES, LINES = 100, 200
 
 
 def write_run(path, number, lines=0):
+    """Write a finished run's folder, with this number of evaluated rounds."""
     path.mkdir(parents=True)
     status = {
         "format": "fedplus-run-1", "state": "finished", "label": "FedGeoMed+",
@@ -39,6 +40,7 @@ def write_run(path, number, lines=0):
 
 
 def milliseconds(act, times=1):
+    """Return the median milliseconds of some calls of ``act``."""
     took = []
     for _ in range(times):
         begun = time.perf_counter()

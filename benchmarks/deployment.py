@@ -3,12 +3,13 @@
     python benchmarks/deployment.py                 # writes benchmarks/results/deployment-cpu.json
     python benchmarks/deployment.py --quick         # one size, two runs of each
 
-Rounds: real processes on this machine with TLS and node keys, three parties that take one step. All
-contenders run in the same deployment (Flower's with a party that knows nothing of fedplus), one after
-the other, then in the other order, and so on; the median round counts, the first one (in which programs
-are compiled) apart. The server's own part of a round is also measured alone, in CPU time.
-Messages are measured as Flower serialises them. The server's memory is the peak of a process of its
-own, less what it held before its first round.
+Rounds are measured in real processes on this machine, with TLS and node keys, and three parties that
+take one step. All contenders run in the same deployment (Flower's own with a party that does not use
+fedplus), one after the other, then in the opposite order, and so on. The median round counts; the first
+one, in which programs are compiled, is reported separately. The server's own part of a round is also
+measured alone, in CPU time.
+Messages are measured as Flower serialises them. The server's memory is the peak of a separate process,
+minus its memory before the first round.
 """
 
 import argparse
@@ -28,7 +29,7 @@ CONTENDERS = ("Flower's FedAvg", "fedavg+", "fedgeomed+")
 PARTIES, COHORT = 3, 10
 
 
-def timed(d, repeats, rounds):
+def measure_rounds(d, repeats, rounds):
     """Return the seconds of the first round, and the median of the later rounds, of each strategy."""
     from app_deployment import AppDeployment
 
@@ -49,9 +50,9 @@ def timed(d, repeats, rounds):
                         "folder": str(folder),
                     }
                     deployment.submit(HERE / "deployment_app", **config)
-                    told = folder / "told.json"
-                    deployment.wait_until(told.exists, contender, 900)
-                    took = np.diff(json.loads(told.read_text()))
+                    times = folder / "times.json"
+                    deployment.wait_until(times.exists, contender, 900)
+                    took = np.diff(json.loads(times.read_text()))
                     first[contender].append(took[0])
                     later[contender] += took[1:].tolist()
                     print(d, contender, np.round(took, 2), flush=True)
@@ -64,7 +65,7 @@ def timed(d, repeats, rounds):
 
 
 def echo(message, context):
-    """Return a party that sends the model back slightly changed."""
+    """Return the reply of a party, which is the model it received, slightly changed."""
     from flwr.app import Message, MetricRecord, RecordDict
 
     from fedplus.flower.records import from_record, to_record
@@ -75,7 +76,7 @@ def echo(message, context):
     return Message(content, reply_to=message)
 
 
-def weighed(d):
+def measure_messages(d):
     """Return the bytes of the server's message and of the party's reply, as Flower sends them."""
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
@@ -94,7 +95,7 @@ def weighed(d):
     return {"d": d, "to the party": found[0], "to the server": found[1]}
 
 
-def computed(d, rounds=9):
+def measure_server_cpu(d, rounds=9):
     """Return the server's CPU seconds between the replies of a round and the next messages."""
     import time
 
@@ -107,7 +108,7 @@ def computed(d, rounds=9):
     class Clocked(InProcessGrid):
         def send_and_receive(self, messages, *, timeout=None):
             messages = list(messages)
-            if not messages:  # Nobody is asked to evaluate.
+            if not messages:  # Flower sends an empty list if no party evaluates.
                 return []
             clock.append(time.process_time())
             replies = super().send_and_receive(messages, timeout=timeout)
@@ -129,14 +130,15 @@ def computed(d, rounds=9):
     return found
 
 
-def held(n, d, over, rounds=12):
+def measure_server_memory(n, d, over, rounds=12):
     """Return the megabytes that a server with n parties, ten per round, uses beyond its start."""
-    command = [sys.executable, __file__, "--held", str(n), str(d), over, str(rounds)]
+    command = [sys.executable, __file__, "--server-memory", str(n), str(d), over, str(rounds)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return {"n": n, "d": d, "over": over, "MB": float(done.stdout.split()[-1])}
 
 
-def hold(n, d, over, rounds):
+def run_server(n, d, over, rounds):
+    """Run a server with n parties in this process, and print the megabytes it uses beyond its start."""
     import fedplus as fp
     from fedplus.flower import FedPlus, InProcessGrid
 
@@ -154,44 +156,48 @@ def peak():
 
 
 def table(head, rows):
+    """Print a Markdown table; the first column is text."""
     for line in (head, ["---", *["---:"] * (len(head) - 1)], *rows):
         print("| " + " | ".join(map(str, line)) + " |")
     print(flush=True)
 
 
 def main():
+    """Run the benchmark, print its results and write them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one size, two runs of each")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "deployment-cpu.json")
-    parser.add_argument("--held", nargs=4, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.held:
-        n, d, over, rounds = asked.held
-        hold(int(n), int(d), over, int(rounds))
+    parser.add_argument("--server-memory", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.server_memory:
+        n, d, over, rounds = options.server_memory
+        run_server(int(n), int(d), over, int(rounds))
         return
     report = {"machine": platform.platform(), "server": {}, "rounds": {}}
-    report["messages"] = [weighed(d) for d in (1_000, 100_000, 1_000_000)]
+    report["messages"] = [measure_messages(d) for d in (1_000, 100_000, 1_000_000)]
     rows = [[f"{m['d']:,}", f"{m['to the party']:,}", f"{m['to the server']:,}",
              f"{m['to the server'] - 4 * m['d']:,}"] for m in report["messages"]]  # fmt: skip
     table(["d", "bytes to a party", "bytes to the server", "beyond 4 d"], rows)
     for d in (100_000, 1_000_000):
-        report["server"][str(d)] = found = computed(d)
+        report["server"][str(d)] = found = measure_server_cpu(d)
         rows = [[name, *(f"{1e3 * f[key]:.0f}" for key in ("first", "later"))]
                 for name, f in found.items()]  # fmt: skip
         table([f"the server's CPU, d = {d:,}", "first round, ms", "median round, ms"], rows)
     sizes = (10, 100, 1000)
-    report["memory"] = [held(n, 20_000, over) for over in ("active", "all") for n in sizes]
+    report["memory"] = [
+        measure_server_memory(n, 20_000, over) for over in ("active", "all") for n in sizes
+    ]
     rows = [[f"over={over!r}", *(f"{m['MB']:.0f}" for m in report["memory"] if m["over"] == over)]
             for over in ("active", "all")]  # fmt: skip
     table(["MB, d = 20,000", *(f"N = {n:,}" for n in sizes)], rows)
-    for d in (100_000,) if asked.quick else (100_000, 1_000_000):
-        found = timed(d, 2 if asked.quick else 4, 4)
+    for d in (100_000,) if options.quick else (100_000, 1_000_000):
+        found = measure_rounds(d, 2 if options.quick else 4, 4)
         report["rounds"][str(d)] = found
         base = found[CONTENDERS[0]]["later"]
         rows = [[name, f"{f['first']:.2f}", f"{f['later']:.2f}", f"{f['later'] / base:.2f}"]
                 for name, f in found.items()]  # fmt: skip
         table([f"d = {d:,}", "first round, s", "median round, s", "in Flower's FedAvg"], rows)
-        asked.out.write_text(json.dumps(report, indent=1) + "\n")
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     FEDPLUS_DATA=... python benchmarks/loading.py      # writes benchmarks/results/loading-cpu.json
 
-The import of fedplus is not counted; reading, checksums, dealing out and splitting are.
+The time includes reading, checksums, partitioning and splitting, but not the import of fedplus.
 """
 
 import json

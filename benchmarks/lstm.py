@@ -1,4 +1,4 @@
-"""Compare implementations of the paper's LSTM on a CPU, and PyTorch's, by their local steps.
+"""Compare the speed of local steps of the paper's LSTM: fedplus, plain JAX and PyTorch, on a CPU.
 
     python benchmarks/lstm.py                # writes benchmarks/results/lstm-cpu.json
     python benchmarks/lstm.py --steps 2      # shorter rounds
@@ -6,9 +6,9 @@
     python benchmarks/lstm.py --only "fedplus, loop" "PyTorch, 1 thread"
 
 A round is 10 parties, each 10 steps of SGD on a batch of 10 sequences (25 tokens of 300 entries) with
-two layers of 256. Contenders take turns, so that a busy machine disturbs all alike; "cpu" counts the
-seconds that a process computes, whatever else runs. PyTorch loops over the parties as its users' code
-does, with one thread and with two.
+two layers of 256. Contenders take turns, so that a busy machine disturbs all alike; "cpu" is the CPU
+time of a process, which other processes hardly change. PyTorch loops over the parties, as its users do,
+with one thread and with two.
 """
 
 import argparse
@@ -29,11 +29,12 @@ from fedplus.models.dense import affine
 
 HERE = Path(__file__).parent
 PARTIES, BATCH, TOKENS, FEATURES = 10, 10, 25, 300
-GFLOP = 149.0  # A round of 10 steps: 2·T·B·4H·(F+H) and so on, forward once, backward about twice.
+# A round of 10 steps: a layer takes 2·T·B·4H·(F+H) operations forward and about twice as many backward.
+GFLOP = 149.0
 
 
 def plain(params, x):
-    """Return the same network, with automatic differentiation of the scan."""
+    """Return the outputs of the same network as a plain scan, which JAX differentiates."""
     states = jnp.swapaxes(x, 0, 1)
     for name in ("lstm0", "lstm1"):
         layer = params[name]
@@ -52,7 +53,10 @@ def plain(params, x):
 
 
 def in_jax(apply, over_parties, steps):
-    """Return a round as in the simulation: raveled models, a scan over steps, vmap or a loop."""
+    """Return a function that runs a round as the simulation does, and returns its wall and CPU time.
+
+    Models are raveled, steps are scanned, and parties are mapped by ``vmap`` or by a loop.
+    """
     model = lstm()
     flat = ravel(model.init(jax.random.key(0)))
     x = jax.random.normal(jax.random.key(1), (PARTIES, BATCH, TOKENS, FEATURES))
@@ -81,7 +85,10 @@ def in_jax(apply, over_parties, steps):
 
 
 def in_torch(threads, steps):
-    """Run the same round in PyTorch, in a separate environment and process."""
+    """Return a function that runs the same round in PyTorch, and returns its wall and CPU time.
+
+    PyTorch runs in a separate environment and process.
+    """
     environment = HERE.parent / ".venv-torch"
     python = environment / "bin" / "python"
     if not python.exists():
@@ -100,30 +107,31 @@ def in_torch(threads, steps):
 
 
 def main():
+    """Run the benchmark, print its results and write them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--only", nargs="*")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     ours = lstm().apply
     makers = {
-        "autodiff, vmap": lambda: in_jax(plain, "vmap", chosen.steps),
-        "autodiff, loop": lambda: in_jax(plain, "loop", chosen.steps),
-        "fedplus, vmap": lambda: in_jax(ours, "vmap", chosen.steps),
-        "fedplus, loop": lambda: in_jax(ours, "loop", chosen.steps),
+        "autodiff, vmap": lambda: in_jax(plain, "vmap", options.steps),
+        "autodiff, loop": lambda: in_jax(plain, "loop", options.steps),
+        "fedplus, vmap": lambda: in_jax(ours, "vmap", options.steps),
+        "fedplus, loop": lambda: in_jax(ours, "loop", options.steps),
     }
-    if not chosen.no_peers:
-        makers["PyTorch, 1 thread"] = lambda: in_torch(1, chosen.steps)
-        makers["PyTorch, 2 threads"] = lambda: in_torch(2, chosen.steps)
-    contenders = {name: makers[name]() for name in chosen.only or makers}
+    if not options.no_peers:
+        makers["PyTorch, 1 thread"] = lambda: in_torch(1, options.steps)
+        makers["PyTorch, 2 threads"] = lambda: in_torch(2, options.steps)
+    contenders = {name: makers[name]() for name in options.only or makers}
     times = {name: [] for name in contenders}
-    for turn in range(chosen.repeats + 1):  # The first compiles.
+    for turn in range(options.repeats + 1):  # The first call compiles and is not counted.
         for name, call in contenders.items():
             found = call()
             times[name] += [found] if turn else []
 
-    share = 10 / chosen.steps
+    share = 10 / options.steps
     rows = {
         name: {
             "rounds/s": round(1 / (share * np.median([wall for wall, _ in pairs])), 3),
@@ -143,10 +151,10 @@ def main():
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 1),
         "jax": jax.__version__,
-        "steps": chosen.steps,
+        "steps": options.steps,
         "rows": rows,
     }
-    if not chosen.only:
+    if not options.only:
         path = HERE / "results" / f"lstm-{jax.default_backend()}.json"
         path.write_text(json.dumps(result, indent=1) + "\n")
 

@@ -1,8 +1,9 @@
-"""Speed of SCAFFOLD, Ditto, APFL and pFedMe: rounds per second compared with peers, on A10.
+"""Compare the rounds per second of SCAFFOLD, Ditto, APFL and pFedMe with peers, on workload A10.
 
     python benchmarks/methods.py                       # writes benchmarks/results/methods-cpu.json
 
-Ours runs before and after the peers, each in a process of its own, and the mean is taken.
+Each contender runs in a separate process. fedplus runs before and after the peers, and the mean of its
+two rates counts.
 """
 
 import argparse
@@ -16,7 +17,7 @@ sys.path.insert(0, str(HERE / "peers"))
 
 from run import PEERS, environment, requirements_of, run_one  # noqa: E402
 
-from simulation import ours, together  # noqa: E402
+from simulation import average_runs, ours  # noqa: E402
 
 METHODS = ("scaffold", "ditto", "apfl", "pfedme")
 
@@ -25,10 +26,10 @@ def main():
     """Run the benchmark, print its results and write them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="of timed rounds a run")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     report = {"cores": os.cpu_count(), "load before": round(os.getloadavg()[0], 1), "methods": {}}
     for method in METHODS:
-        turns = [ours("A10", method, asked.seconds)]
+        turns = [ours("A10", method, options.seconds)]
         peers = []
         for name, peer in PEERS.items():
             if method in peer.methods:
@@ -36,11 +37,11 @@ def main():
                 entry = {"peer": name, "method": method}
                 found = {"error": "cannot be installed"}
                 if python is not None:
-                    found = run_one(python, peer, "A10", method, asked.seconds, 600)
+                    found = run_one(python, peer, "A10", method, options.seconds, 600)
                 peers.append(entry | found)
                 print(json.dumps(peers[-1]), flush=True)
-        turns.append(ours("A10", method, asked.seconds))
-        mine = together(turns)
+        turns.append(ours("A10", method, options.seconds))
+        mine = average_runs(turns)
         rates = {p["peer"]: p["rounds_per_second"] for p in peers if "error" not in p}
         times = {name: round(mine["rounds_per_second"] / rate, 1) for name, rate in rates.items()}
         report["methods"][method] = {"fedplus": mine, "peers": peers, "times": times}

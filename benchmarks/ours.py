@@ -21,7 +21,7 @@ from fedplus import baselines, models, presets
 
 
 def build_method(name, eta):
-    """Return a preset by name; "@active" aggregates only the models of the active parties."""
+    """Return a method by name; with "@active" at the end it aggregates only the active parties."""
     name, _, over = name.partition("@")
     plus = {"eta": eta, "sigma": 1.0, "delta": 0.1}
     made = {
@@ -48,12 +48,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--each", default="auto")
     parser.add_argument("--cores", default="auto", help="a number, or auto: all")
-    asked = parser.parse_args()
-    work = WORKLOADS[asked.workload]
+    options = parser.parse_args()
+    work = WORKLOADS[options.workload]
     imported = since_start()
     data = federation(work)
     parties = fp.Federation.from_arrays(data, [(x[:20], y[:20]) for x, y in data], name=work.name)
-    del data  # The federation has its own copy; the peers have one, too.
+    del data  # The federation has its own copy, as the peers have.
     model = models.logistic(784, 10)
     if work.model == "lstm":
         model = models.lstm(25, 300, hidden=HIDDEN)
@@ -67,10 +67,10 @@ def main():
 
     def run(rounds):
         return fp.simulate(
-            build_method(asked.method, work.eta), parties, model, rounds=rounds,
-            cohort=asked.active or work.active, steps=work.steps, epochs=work.epochs,
-            batch_size=work.batch, evaluate_every=rounds, each=asked.each, progress=False,
-            cores=asked.cores if asked.cores == "auto" else int(asked.cores),
+            build_method(options.method, work.eta), parties, model, rounds=rounds,
+            cohort=options.active or work.active, steps=work.steps, epochs=work.epochs,
+            batch_size=work.batch, evaluate_every=rounds, each=options.each, progress=False,
+            cores=options.cores if options.cores == "auto" else int(options.cores),
         )  # fmt: skip
 
     def timed(rounds):
@@ -80,16 +80,17 @@ def main():
 
     _, before = timed(1)
     first = since_start()
-    few, _ = timed(1)  # set-up, one round and the evaluation, which the peers' times leave out too
+    # Set-up, one round and the evaluation are subtracted, because the peers' times exclude them, too.
+    few, _ = timed(1)
     rounds, took = 3, 0.0
-    while took < asked.seconds / 2:
+    while took < options.seconds / 2:
         took, after = timed(rounds)
         took -= few
         rate = (rounds - 1) / max(took, 1e-9)
-        rounds = max(rounds + 1, int(min(1.1 * asked.seconds * rate, 50 * rounds)))
+        rounds = max(rounds + 1, int(min(1.1 * options.seconds * rate, 50 * rounds)))
     print(json.dumps({
         "peer": "fedplus", "version": fp.__version__, "workload": work.name,
-        "method": asked.method, "active": asked.active or work.active,
+        "method": options.method, "active": options.active or work.active,
         "rounds_per_second": round(rate, 2), "first_round_seconds": round(first, 1),
         "import_and_compile_seconds": round(imported + first - ready - few, 1),
         "peak_rss_mb": round(peak_megabytes()),

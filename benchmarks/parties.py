@@ -1,6 +1,6 @@
 """Compare training all parties in parallel (vmap) with a loop over parties, for several models.
 
-python benchmarks/parties.py              # milliseconds of a step of 10 parties, batch 10
+python benchmarks/parties.py              # prints the milliseconds per step
 """
 
 import argparse
@@ -22,7 +22,7 @@ MODELS = {
 }
 
 
-def in_turn(model, shape, over_parties, parties, batch, steps):
+def make_training(model, shape, over_parties, parties, batch, steps):
     """Return a function that trains each party for some steps from the same start."""
     flat = ravel(model.init(jax.random.key(0)))
     x = jax.random.normal(jax.random.key(1), (parties, batch, *shape))
@@ -42,19 +42,20 @@ def in_turn(model, shape, over_parties, parties, batch, steps):
 
 
 def main():
+    """Run the benchmark and print its results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--parties", type=int, default=10)
     parser.add_argument("--batch", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=7)
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     for name, (model, shape) in MODELS.items():
         steps = 100 if model.name in ("linear", "logistic") else 5
         ways = {
-            way: in_turn(model, shape, way, chosen.parties, chosen.batch, steps)
+            way: make_training(model, shape, way, options.parties, options.batch, steps)
             for way in ("vmap", "loop")
         }
         times = {way: [] for way in ways}
-        for turn in range(chosen.repeats + 1):  # The first compiles.
+        for turn in range(options.repeats + 1):  # The first call compiles and is not counted.
             for way, call in ways.items():
                 start, cpu = time.perf_counter(), time.process_time()
                 call()

@@ -1,4 +1,4 @@
-"""byzfl's aggregators on a given W, timed; run by aggregation.py in byzfl's own environment."""
+"""Time byzfl's aggregators on a given W; ``aggregation.py`` runs this in byzfl's environment."""
 
 import importlib.util
 import json
@@ -18,7 +18,7 @@ from byzfl.aggregators import aggregators  # noqa: E402
 
 
 def timed(call, vectors, repeats=21, least=0.5, seconds=6.0):
-    """Median milliseconds of as many calls as ours, after one to warm up."""
+    """Return the median milliseconds of repeated calls, as many as ``aggregation.timed`` makes."""
     call(vectors)
     times, begun, took = [], time.perf_counter(), 0.0
     while not ((len(times) >= repeats and took > least) or (len(times) >= 3 and took > seconds)):
@@ -30,7 +30,7 @@ def timed(call, vectors, repeats=21, least=0.5, seconds=6.0):
 
 
 def turns_needed(vectors, delta):
-    """The least number of turns that brings the geometric median within 1e-6 of where it ends."""
+    """Return the least number of iterations that brings the geometric median near its limit (1e-6)."""
     exact = vectors.double()
     end = aggregators.GeometricMedian(nu=delta, T=400)(exact)
     size = float((exact - end).norm(dim=1).median())

@@ -1,6 +1,6 @@
-"""PyTorch's LSTM trained party after party; run by lstm.py in PyTorch's own environment.
+"""Train PyTorch's LSTM party after party; ``lstm.py`` runs this in PyTorch's own environment.
 
-Each line on stdin is a round; the answer is [wall seconds, cpu seconds].
+For each line on standard input it runs a round, and prints [wall seconds, CPU seconds].
 """
 
 import json

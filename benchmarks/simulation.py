@@ -1,11 +1,12 @@
-"""Speed of the simulation: rounds per second compared with peers, on the same work, in one run.
+"""Compare the simulation's rounds per second with those of peers, on the same work, in one run.
 
     make bench                                         # writes benchmarks/results/simulation-cpu.json
-    python benchmarks/simulation.py --no-peers         # ours alone (on a GPU machine, say)
+    python benchmarks/simulation.py --no-peers         # only fedplus (on a GPU machine, say)
     python benchmarks/simulation.py --peers fedjax,fedlab --workloads A10,B --seconds 10
 
-Every contender runs in a process of its own, peers in environments of their own; ours runs before and
-after them, and the mean is taken. The workloads are in ``peers/workloads.py``.
+Every contender runs in a separate process, and every peer in a separate environment. fedplus runs
+before and after the peers, and the mean of its two rates counts. The workloads are in
+``peers/workloads.py``.
 """
 
 import argparse
@@ -56,8 +57,8 @@ def ours(workload, method, seconds, active=None):
     return found
 
 
-def together(same):
-    """Return one entry for the runs of one job, with their mean rate."""
+def average_runs(same):
+    """Return the last run's entry with the mean rate of all runs of the same job."""
     rates = [entry["rounds_per_second"] for entry in same if "error" not in entry]
     mean = round(statistics.mean(rates), 2) if rates else 0.0
     return same[-1] | {"rounds_per_second": mean, "each": rates}
@@ -70,10 +71,10 @@ def floor(workload):
     steps = work.steps or work.epochs * np.ceil(mean / work.batch)
     rows = work.active * steps * work.batch
     if work.model == "logistic":
-        a_row = 4 * 784 * 10  # two products of 2·784·10 each: outputs, and the weights' gradient
+        a_row = 4 * 784 * 10  # Two products of 2·784·10 each: outputs and gradient.
     else:
         weights = 4 * HIDDEN * (300 + HIDDEN) + 4 * HIDDEN * 2 * HIDDEN
-        a_row = 25 * 6 * weights - 25 * 2 * 4 * HIDDEN * 300  # the inputs' gradient is not needed
+        a_row = 25 * 6 * weights - 25 * 2 * 4 * HIDDEN * 300  # The inputs' gradient is not needed.
     return {
         "gigaflops": rows * a_row / 1e9,
         "gigabytes": rows * 4 * np.prod(work.shape) / 1e9,
@@ -104,7 +105,7 @@ def peaks():
 
 
 def verdicts(mine, theirs, machine):
-    """Return for each workload fedplus's rounds per second, relative to the fastest peer and FedJAX."""
+    """Return the ratios of fedplus's rounds per second to the peers', by workload and method."""
     lines = []
     for entry in mine:
         same = [
@@ -142,7 +143,7 @@ def main():
     parser.add_argument("--workloads", help="by default all for the device")
     parser.add_argument("--seconds", type=float, default=10.0, help="of timed rounds a run")
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     on_gpu = jax.default_backend() != "cpu"
     report = {
         "machine": platform.processor() or platform.machine(), "device": str(jax.devices()[0]),
@@ -151,18 +152,20 @@ def main():
         "peaks": {name: round(value, 1) for name, value in peaks().items()},
         "verdicts": [], "fedplus": [], "peers": [],
     }  # fmt: skip
-    out = asked.out or HERE / "results" / f"simulation-{jax.default_backend()}.json"
+    out = options.out or HERE / "results" / f"simulation-{jax.default_backend()}.json"
     there = WORKLOADS if on_gpu else WITH_PEERS
-    for workload in asked.workloads.split(",") if asked.workloads else there:
+    for workload in options.workloads.split(",") if options.workloads else there:
         jobs = [(method, None) for method in METHODS[workload]]
         if on_gpu and workload == "B":
             jobs.append(("fedavg", WORKLOADS["B"].parties))
-        turns = [[ours(workload, method, asked.seconds, active) for method, active in jobs]]
+        turns = [[ours(workload, method, options.seconds, active) for method, active in jobs]]
         theirs = []
-        if not (asked.no_peers or on_gpu):
-            theirs = measure(asked.peers.split(","), [workload], asked.seconds)
-            turns.append([ours(workload, method, asked.seconds, active) for method, active in jobs])
-        mine = [together(same) for same in zip(*turns, strict=True)]
+        if not (options.no_peers or on_gpu):
+            theirs = measure(options.peers.split(","), [workload], options.seconds)
+            turns.append(
+                [ours(workload, method, options.seconds, active) for method, active in jobs]
+            )
+        mine = [average_runs(same) for same in zip(*turns, strict=True)]
         report["verdicts"] += verdicts(mine, theirs, report["peaks"])
         report["fedplus"] += mine
         report["peers"] += theirs

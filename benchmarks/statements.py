@@ -1,7 +1,7 @@
-"""Puts the figures of benchmarks/results into README.md and docs/speed.md.
+"""Write the figures of ``benchmarks/results`` into README.md and docs/speed.md.
 
 Run it as ``python -m benchmarks.statements`` after new results. Text between ``<!-- name -->`` and
-``<!-- end -->`` is written here and nowhere else, so no ratio can stand there without its result.
+``<!-- end -->`` is generated here, so every ratio in it comes from a committed result.
 """
 
 import json
@@ -40,10 +40,10 @@ def between(numbers):
 
 
 def verdicts(key, **given):
-    """Return one ratio of every contender of ours on the CPU that has such a workload or method.
+    """Return a ratio of fedplus's CPU results, for every workload and method that is ``given``.
 
-    The comparison with peers was measured at an earlier commit; ratios to them are reduced by what
-    ``against.py`` found this checkout to be slower.
+    The comparison with peers was measured at an earlier commit. If ``against.py`` found that this
+    checkout is slower, ratios to peers are reduced accordingly.
     """
     return [
         line[key] * (1 if key.startswith("share") else slower(line["workload"], line["method"]))
@@ -59,7 +59,10 @@ def slower(workload, method):
 
 
 def methods_ahead():
-    """Return rounds a second of SCAFFOLD and others over those of their fastest peer but FedJAX."""
+    """Return how many times the fastest peer's rounds per second SCAFFOLD and others make.
+
+    FedJAX is not counted.
+    """
     found = []
     for of in result("methods-cpu")["methods"].values():
         rates = [one["rounds_per_second"] for one in of["peers"] if one["peer"] != "fedjax"]
@@ -84,7 +87,7 @@ def readme():
 
 
 def peaks():
-    """Return what the machine can do, as measured in the same run."""
+    """Return the text on the machine's peak rates, which were measured in the same run."""
     found = result("simulation-cpu")["peaks"]
     return (
         f'"Peak" is what the same run measured: {found["gigaflops a second"]} GFLOP/s of a large '
@@ -94,7 +97,7 @@ def peaks():
 
 
 def limits():
-    """Return where others are ahead of us, or nearly."""
+    """Return the text on workloads for which a peer is ahead of fedplus, or nearly."""
     report = result("simulation-cpu")
     ours = {e["workload"]: e["peak_rss_mb"] for e in report["fedplus"] if e["method"] == "fedavg"}
     leaner = [
@@ -127,7 +130,7 @@ def limits():
 
 
 def methods_memory():
-    """Return the peak memory of the other methods, and who diverged."""
+    """Return the text on the peak memory of the other methods, and on runs that diverged."""
     found = result("methods-cpu")["methods"]
     memory: dict[str, list[float]] = {}
     diverged = []
@@ -137,27 +140,30 @@ def methods_memory():
             memory.setdefault(PEERS[one["peer"]], []).append(one["peak_rss_mb"])
             if not one["trained"]:
                 diverged.append(f"{PEERS[one['peer']]}'s {method} ({one['final_loss']:.1e})")
-    told = ", ".join(
+    listed = ", ".join(
         f"{who} {min(mb):.0f}" + (f" to {max(mb):.0f}" if round(max(mb)) > round(min(mb)) else "")
         for who, mb in memory.items()
     )
     ended = f" Diverged, with the loss at the end: {', '.join(diverged)}." if diverged else ""
-    return f"Peak memory of these runs in MB: {told}.{ended}"
+    return f"Peak memory of these runs in MB: {listed}.{ended}"
 
 
 def loading():
-    """Return how long the data sets take to load."""
+    """Return the text on the time that the data sets take to load."""
     found = {name: s for name, s in result("loading-cpu").items() if s is not None}
     slow = {name: s for name, s in found.items() if s >= 0.2}
-    told = ", ".join(
+    listed = ", ".join(
         f"`{name}` {s:.2f} s" for name, s in sorted(slow.items(), key=lambda one: -one[1])
     )
     rest = max(s for name, s in found.items() if name not in slow)
-    return f"{told}; all others at most {rest:.2f} s. Of the digits most is the import of scikit-learn."
+    return (
+        f"{listed}; all others at most {rest:.2f} s. "
+        "Of the digits most is the import of scikit-learn."
+    )
 
 
 def aggregation():
-    """Return how the parts of ``Blocks`` and byzfl's geometric median compare."""
+    """Return the text that compares ``Blocks`` with its parts, and fedplus with byzfl and NumPy."""
     ratios = result("aggregation-cpu")["ratios"]
     blocks = [1 / row["parts / Blocks"] for row in ratios]
     byzfls = [row["byzfl / Moreau(L2)"] for row in ratios]
@@ -172,7 +178,7 @@ def aggregation():
 
 
 def first_process():
-    """Return how long the first run takes if no cache holds anything."""
+    """Return the text on the time of a first run with empty caches."""
     row = result("against-cpu")["first round with empty caches, B fedgeomed+"]
     times = {who: min(seconds) for who, seconds in row["seconds"].items()}
     return (
@@ -182,7 +188,7 @@ def first_process():
 
 
 def gpu():
-    """Return what a GPU's share of the bandwidth refers to."""
+    """Return the text that explains the share of a GPU's bandwidth."""
     copied = result("aggregation-gpu")["bandwidth"]
     return (
         "The share of the bandwidth is that of the mean in such calls, against a plain copy measured "
@@ -197,11 +203,11 @@ PAGES = {
         "aggregation": aggregation, "gpu-bandwidth": gpu, "first-process": first_process,
     },
 }  # fmt: skip
-"""Page ↦ the names of its blocks and what writes them."""
+"""Page ↦ name of a block ↦ the function that returns its text."""
 
 
 def pages():
-    """Return every page as it should be."""
+    """Return the text of every page with up-to-date blocks."""
     return {
         name: fill_blocks(
             (ROOT / name).read_text(encoding="utf-8"),

@@ -1,4 +1,4 @@
-"""Print the Markdown tables of a result for docs/speed.md.
+"""Print the Markdown tables of a result file, for docs/speed.md.
 
 Run it as ``python benchmarks/table.py benchmarks/results/simulation-cpu.json``, or with a result of
 ``aggregation.py``, ``against.py``, ``methods.py`` or ``deployment.py``.
@@ -37,14 +37,18 @@ def simulation(report):
             over = f", {entry['active']} active" if entry["active"] != 10 else ""
             who = f"**fedplus**, {entry['method']}{over}"
         contenders.setdefault(who, {})[entry["workload"]] = entry
-    told = ("rounds_per_second", "first_round_seconds", "import_and_compile_seconds", "peak_rss_mb")
-    for what in told:
+    for quantity in (
+        "rounds_per_second",
+        "first_round_seconds",
+        "import_and_compile_seconds",
+        "peak_rss_mb",
+    ):
         rows = [
-            [who, *(figure(entries.get(w, {}).get(what)) for w in workloads)]
+            [who, *(figure(entries.get(w, {}).get(quantity)) for w in workloads)]
             for who, entries in contenders.items()
-            if any(what in entry for entry in entries.values())
+            if any(quantity in entry for entry in entries.values())
         ]
-        table([what.replace("_", " "), *workloads], rows)
+        table([quantity.replace("_", " "), *workloads], rows)
     columns = list(dict.fromkeys(key for line in report["verdicts"] for key in line))
     table(columns, [[line.get(c, "–") for c in columns] for line in report["verdicts"]])
     print(report["peaks"])

@@ -545,7 +545,7 @@ INLINE void median_tile(const T* tile, const T* a, int64_t n, double total, Vect
 }
 
 template <class T>
-void medians(const Call& call) {  // W, a or nothing, a point near the medians or nothing → the medians
+void medians(const Call& call) {  // W, a (optional), a point near the medians (optional) → the medians
   const int64_t n = call.n;
   const T *a = call.input<T>(1), *start = call.input<T>(2);
   T* out = call.output<T>(0) - call.share.begin;
@@ -710,7 +710,7 @@ INLINE int64_t delta_median_tile(const T* tile, const T* a, const Sample<T>& sam
 }
 
 template <class T>
-void delta_medians(const Call& call) {  // W, a or nothing, δ, start or nothing → medians, unsolved columns
+void delta_medians(const Call& call) {  // W, a (optional), δ, start (optional) → medians, unsolved columns
   const T *a = call.input<T>(1), *start = call.input<T>(3);
   const T delta = std::max(*call.input<T>(2), std::numeric_limits<T>::min());
   T* out = call.output<T>(0) - call.share.begin;
@@ -808,8 +808,8 @@ struct ColumnMemory {
 
 static_assert(sizeof(ColumnMemory) == 58 * sizeof(int32_t), "MEMORY_WORDS in kernels.py");
 
-// W, indices of changed rows (int32), their last entries, δ, start, which rows count and which of the changed ones
-// did so before (int32), memory → medians, unsolved columns, memory
+// W, indices of changed rows (int32), the former entries of these rows, δ, start, whether each row counts (int32),
+// whether each changed row counted before (int32), memory → medians, unsolved columns, memory
 void incremental_medians(const Call& call) {
   const auto w = call.models<float>();
   const int64_t changed = call.rows[1];
@@ -883,7 +883,7 @@ bool run_kernel(std::string_view name, bool is_double, int64_t begin, int64_t si
   return false;
 }
 
-// Called by XLA with W, the start of the share, and the other arguments.
+// The entry point of XLA, with W, the start of the share, and the other arguments.
 ffi::Error run_from_xla(ffi::ThreadPool pool, std::string_view name, int64_t size, int64_t alone,
                         ffi::AnyBuffer w, ffi::Buffer<ffi::S32> begin, ffi::RemainingArgs args,
                         ffi::RemainingRets results) {
@@ -921,7 +921,7 @@ EXPORT XLA_FFI_Error* fedplus_xla(XLA_FFI_CallFrame* frame) {
   return handler->Call(frame);
 }
 
-// Called for NumPy arrays. W is (n, d), with `stride` entries from row to row. Returns 0 if there is no such
+// The entry point for NumPy arrays. W is (n, d), with `stride` entries from row to row. Returns 0 if there is no such
 // kernel.
 EXPORT int fedplus_run(const char* name, int is_double, int64_t n, int64_t d, int64_t stride, int inputs,
                        const void* const* in, int outputs, void* const* out, int64_t threads) {

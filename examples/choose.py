@@ -1,8 +1,8 @@
 """Choose σ and δ of each Fed+ variant for the demonstration, on validation images.
 
 A fifth of each party's training images is held out for validation; the test images are not used. The
-best δ are the defaults of ``fedplus.presets``. If the best σ is not the usual one, it is in
-``fedplus/experiments/defaults.py`` for ``digits-robust``, and on the card of the data set.
+best δ are the defaults of ``fedplus.presets``. A best σ that differs from the default is stated for
+``digits-robust`` in ``fedplus/experiments/defaults.py``, and on the card of the data set.
 
     .venv/bin/python examples/choose.py
 """
@@ -32,6 +32,7 @@ def load_with_validation_as_test(seed: int) -> fp.Federation:
 
 
 def main() -> None:
+    """Train all candidates of each variant, and print their validation accuracies."""
     splits = [load_with_validation_as_test(seed) for seed in range(SEEDS)]
     model = fp.models.logistic(64, classes=10)
     table = Table(

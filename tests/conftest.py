@@ -4,8 +4,8 @@ import os
 import tempfile
 from pathlib import Path
 
-# One core for each test and the processes that it starts: there is one worker per core already, and
-# runs are compared bit by bit.
+# Each test and the processes that it starts use one core, because there is one worker per core already
+# and because runs are compared bit by bit.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")
 # Workers, the processes that tests start and later runs share compiled programs. JAX finds a program by
 # its code, the compiler's version and its options, so a changed program is compiled anew.
@@ -37,21 +37,21 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def x64():
-    """Float64 for the length of a test."""
+    """Enable float64 for one test."""
     with jax.enable_x64(True):
         yield
 
 
 @pytest.fixture(scope="module")
 def x64_throughout():
-    """Float64 for a whole file, whose fixtures of the module's scope need it too."""
+    """Enable float64 for a whole file, including its module-scoped fixtures."""
     with jax.enable_x64(True):
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache():
-    """Tests neither use nor fill the user's cache folder, and reach no network."""
+    """Give the tests an empty cache folder of their own, and no network."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", folder)
         patch.setenv("FEDPLUS_OFFLINE", "1")
@@ -60,21 +60,21 @@ def own_cache():
 
 @pytest.fixture(scope="module", autouse=True)
 def few_programs():
-    """Let go of a file's compiled programs: each holds memory maps, of which a process has 65,530."""
+    """Free a test file's compiled programs: a process is limited to 65,530 memory maps."""
     yield
     jax.clear_caches()
 
 
 @pytest.fixture
 def real_data():
-    """For tests on published files, which are not part of the project."""
+    """Skip a test that needs published data sets if FEDPLUS_DATA is not set."""
     if not os.environ.get("FEDPLUS_DATA"):
         pytest.skip("FEDPLUS_DATA names no folder with the published files")
 
 
 @pytest.fixture(scope="session")
 def browser():
-    """One Chromium for all tests of pages: Playwright starts but once in a process."""
+    """Return a Chromium that all tests share, because Playwright starts only once per process."""
     from report.browser import launch_chromium
 
     with launch_chromium() as chromium:

@@ -1,4 +1,4 @@
-"""What a program writes to a real terminal, or to a pipe."""
+"""Run Python programs whose standard error is a real terminal or a pipe."""
 
 import os
 import pty
@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 
 
 def seen(program, on_terminal, **more):
-    """What the program writes to standard error, a terminal or a pipe."""
+    """Return what a Python program writes to standard error, which is a terminal or a pipe."""
     env = {k: v for k, v in os.environ.items() if k != "CI"} | more
     env |= {
         "PYTHONPATH": str(HERE),
@@ -25,7 +25,7 @@ def seen(program, on_terminal, **more):
     while True:
         try:
             part = os.read(master, 4096)
-        except OSError:  # A terminal whose other end is closed.
+        except OSError:  # The program has closed its end of the terminal.
             break
         if not part:
             break

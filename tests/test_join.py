@@ -71,7 +71,7 @@ def assert_is_aggregate(method, state, rows, weights=None):
 
 @pytest.mark.parametrize("name", INCREMENTAL)
 def test_incremental_aggregates_are_those_of_the_joined_parties_alone(name):
-    """Over many rounds with random cohorts; most parties join late."""
+    """There are many rounds with random cohorts, and most parties join late."""
     method = make(AGGREGATORS[name])
     state, joined = first_state(method, memory=True), set()
     assert state.memory != () or not kernels.available()
@@ -89,7 +89,7 @@ def test_incremental_aggregates_are_those_of_the_joined_parties_alone(name):
 @pytest.mark.parametrize("name", AGGREGATORS)
 @pytest.mark.parametrize(("weighted", "absent"), [(False, True), (True, False)])
 def test_direct_aggregates_are_those_of_the_joined_parties_alone(name, weighted, absent):
-    """Also with weights, and for parties whose replies do not arrive: they have not joined."""
+    """This also holds with weights. Parties whose replies do not arrive have not joined."""
     method = make(AGGREGATORS[name])
     state, joined, weights = first_state(method, memory=False), set(), None
     for work in works(1, 6, weighted, absent):
@@ -130,7 +130,7 @@ def test_the_rows_of_parties_that_never_took_part_change_nothing(name, memory):
 
 @pytest.mark.parametrize("name", INCREMENTAL)
 def test_with_join_first_the_first_models_count_from_the_beginning(name):
-    """Algorithm 1 as printed (Deviation D13)."""
+    """This is Algorithm 1 as printed (Deviation D13)."""
     method = make(AGGREGATORS[name], join="first")
     state = first_state(method, memory=True)
     assert isinstance(state.joined, tuple)
@@ -154,7 +154,7 @@ def test_if_nobody_has_joined_the_global_model_stays(name):
 
 
 def test_a_party_starts_at_the_current_global_model():
-    """In its first round with its reply, and at its own model in later rounds."""
+    """It does so in its first round with a reply; in later rounds it starts at its own model."""
     method = make(fp.Mean()).replace(eta=1e-12, sigma=0.0)
     state = first_state(method, memory=False)._replace(w_global=jnp.full(D, 7.0))
     (work,) = works(5, 1)
@@ -211,7 +211,7 @@ def test_the_simulator_aggregates_the_parties_that_have_joined(name, circumstanc
 
 
 def test_all_parties_in_every_round_join_at_once():
-    """Then both ways to join give the same result."""
+    """Both ways to join give the same result in this case."""
     method = presets.fedgeomed_plus(eta=0.1, sigma=0.5)
     one, other = (
         fp.simulate(m, federation(), CLASSIFIER, rounds=4, steps=3, batch_size=8)

@@ -1,4 +1,4 @@
-"""The list of methods: each can be made by name, and says what it is."""
+"""The list of methods: each can be made by name and has a description."""
 
 import inspect
 import json
@@ -145,7 +145,7 @@ def test_the_command_lists_methods_and_describes_one():
 
 def test_a_required_setting_without_a_value_for_the_command_line_is_described():
     def make(*, strength: float):
-        """Make it.
+        """Make a method.
 
         Args:
             strength: Strength > 0.

@@ -180,7 +180,7 @@ def test_many_steps_approach_the_exact_local_solution(name):
 @random_points
 @given(seed=seeds)
 def test_h_equals_a_sum_over_the_parties_in_numpy(name, seed):
-    """Eq. (FPz)."""
+    """The sum is eq. (FPz)."""
     goal = federation(name)[0]
     w_local, theta, w_global = draw(seed)
     c, groups = PLAIN[name]

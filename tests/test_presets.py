@@ -210,7 +210,7 @@ def test_a_personal_preset_may_count_all_parties_from_the_first_round_on(name, w
 @every_row
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_preset_may_aggregate_all_or_only_active_parties(name, weighted):
-    """Deviation D1: ``over`` has the other value than in the preset."""
+    """Here ``over`` has the value that the preset does not use (Deviation D1)."""
     algorithm = preset(name)
     over = {"all": "active", "active": "all"}[algorithm.over]
     active = 3 if over == "all" else 4  # Many parties are inactive, and medians are intervals.
@@ -220,7 +220,7 @@ def test_a_preset_may_aggregate_all_or_only_active_parties(name, weighted):
 
 @pytest.mark.parametrize("name", PERSONAL)
 def test_a_personal_preset_may_start_at_a_mixture(name):
-    """Alg. 1, l. 12 with λ = 0.001, as in the paper for Sent140."""
+    """This is Alg. 1, l. 12 with λ = 0.001, as in the paper for Sent140."""
     assert_equals_reference(name, preset(name, lam=0.001), 4, squares, lam=0.001)
 
 
@@ -299,7 +299,7 @@ def state_after_some_rounds(algorithm):
 
 @every_preset
 def test_all_parties_start_with_the_global_model(name):
-    """Alg. 1, l. 1."""
+    """This is Alg. 1, l. 1."""
     start = np.arange(float(D))
     state = preset(name).init(start, N)
     np.testing.assert_array_equal(state.w_global, start)

@@ -1,3 +1,5 @@
+"""The code and the figures in README.md and the docs are true."""
+
 import re
 import runpy
 import subprocess
@@ -13,23 +15,23 @@ ROOT = Path(__file__).parents[1]
 
 
 def run_block(page):
-    """The one Python block of a page that is not a doctest, as it stands."""
+    """Run the only Python block of a page that is not a doctest, and return its variables."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
     (block,) = (b for b in blocks if ">>>" not in b)
-    found = {}
-    exec(block, found)
-    return found
+    variables = {}
+    exec(block, variables)
+    return variables
 
 
 def test_the_readmes_python_runs_and_serves_all_parties():
-    """The party unlike the rest learns its own weights, the others theirs."""
+    """The party that differs learns its own weights, and the others learn the common ones."""
     found = run_block("README.md")
     truth, models = found["truth"], found["run"].models[:, 1:]
     assert np.abs(models[:7] - truth).max() < 0.1
     assert np.abs(models[7] + truth).max() < 0.25
 
 
-def test_the_quick_starts_own_loop_does_the_same():
+def test_the_handwritten_loop_of_the_quick_start_learns_the_same_weights():
     found = run_block("docs/quickstart.md")
     truth = found["truth"]
     assert np.abs(found["models"][:7] - truth).max() < 0.1
@@ -47,10 +49,10 @@ def test_figures_of_speed_are_those_of_the_committed_results(page):
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/speed.md"])
-def test_no_ratio_of_speed_stands_in_the_text_by_hand(page):
+def test_no_ratio_of_speed_is_written_by_hand(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     by_hand = re.sub(r"<!-- [\w-]+ -->\n.*?<!-- end -->", "", text, flags=re.DOTALL)
-    by_hand = by_hand.replace("30 times further away", "")  # Of the data, not of time.
+    by_hand = by_hand.replace("30 times further away", "")  # This is a distance of data.
     assert re.findall(r"[\d.]+ times\b[^.]*", by_hand) == []
 
 
@@ -58,8 +60,8 @@ def test_every_table_of_speed_is_printed_from_a_committed_result():
     printed = set()
     for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
         if path.name not in ("loading-cpu.json", "lstm-cpu.json"):  # These have no table.
-            asked = [sys.executable, str(ROOT / "benchmarks" / "table.py"), str(path)]
-            found = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=ROOT)
+            command = [sys.executable, str(ROOT / "benchmarks" / "table.py"), str(path)]
+            found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
             printed |= set(found.stdout.splitlines())
     page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8").splitlines()
     assert [line for line in page if line.startswith("|") and line not in printed] == []
@@ -67,8 +69,8 @@ def test_every_table_of_speed_is_printed_from_a_committed_result():
 
 def test_ratios_are_rounded_down():
     at_least = statements()["at_least"]
-    told = [at_least(ratio) for ratio in (12.99, 5.05, 40.4, 1.29, 7.0, 123.4)]
-    assert told == ["12", "5", "40", "1.2", "7", "120"]
+    rounded = [at_least(ratio) for ratio in (12.99, 5.05, 40.4, 1.29, 7.0, 123.4)]
+    assert rounded == ["12", "5", "40", "1.2", "7", "120"]
 
 
 def test_the_readme_says_how_long_the_demo_trains():

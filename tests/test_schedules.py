@@ -1,4 +1,4 @@
-"""Schedules: their values, how they stand in the place of numbers, and when they are constant."""
+"""Schedules: their values, their use in place of numbers, and when they are constant."""
 
 import math
 from functools import partial
@@ -90,7 +90,7 @@ def test_a_method_is_constant_from_the_last_of_its_schedules_on():
 
 
 def test_at_round_replaces_schedules_wherever_a_method_has_numbers():
-    """In Local-Solve, in ψ, in a setting by layer and in the server's optimizer."""
+    """These are Local-Solve, ψ, settings by layer and the server's optimizer."""
     rise = Linear(0.0, 1.0, rounds=4)
     local = fp.LocalSolve(
         fp.Blocks({"head": fp.L1(Linear(0.1, 0.5, rounds=4)), "*": fp.L2(0.2)}, LAYOUT),
@@ -126,7 +126,7 @@ def test_a_function_of_the_round_stands_in_the_place_of_a_number():
 
 @pytest.mark.filterwarnings("ignore::fedplus.KappaWarning")
 def test_presets_that_compute_with_the_learning_rate_take_schedules():
-    """MR-MTL's η/(1 − ηλ), and the product λη of Local Fixed Point."""
+    """MR-MTL computes η/(1 − ηλ), and Local Fixed Point computes λη."""
     for eta in (Linear(0.2, 0.1, rounds=2), lambda t: 0.2 * 0.75**t):
         for t, now in ((0, 0.2), (1, 0.15)):
             method = at_round(presets.mr_mtl(eta=eta, lam=0.5), t)
@@ -155,7 +155,7 @@ def test_a_round_without_at_round_is_rejected_with_advice():
 
 
 def test_a_learning_rate_may_decrease_to_0():
-    """At the end of a cosine, or by underflow after many rounds; but a constant 0 is an error."""
+    """It may be 0 at the end of a cosine, or by underflow; but a constant 0 is an error."""
     presets.fedavg(eta=Cosine(0.1, 0.0, rounds=20))
     presets.fedavg(eta=lambda t: 0.1 * 0.5**t)
     with pytest.raises(fp.SettingError, match=r"^LocalSolve\.eta must be [^\n]+ > 0, got 0"):

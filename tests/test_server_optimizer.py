@@ -50,7 +50,7 @@ def test_momentum_is_that_of_optax(seed, eta, beta):
 
 
 def test_an_optax_server_descends_along_minus_delta():
-    """Adam by its definition, with bias correction, on the gradient w̃ − 𝒜(W)."""
+    """The reference is Adam by its definition, with bias correction, on the gradient w̃ − 𝒜(W)."""
     w, m, v = np.zeros(D), np.zeros(D), np.zeros(D)
     expected = []
     for t, aggregate in enumerate(targets(), 1):
@@ -125,7 +125,7 @@ def test_a_server_moves_only_the_shared_layers(name):
 @every_server
 @pytest.mark.parametrize("preset", ["fedavg", "fedavg_plus"])
 def test_rounds_without_replies_change_nothing(name, preset):
-    """Neither w̃ nor the moments of the rounds before."""
+    """Neither w̃ nor the optimizer's moments change."""
     settings = {} if preset == "fedavg" else {"sigma": 1.0}
     method = getattr(presets, preset)(eta=0.1, **settings)
     method = method.replace(server_optimizer=SERVERS[name])

@@ -206,7 +206,7 @@ SEEN = []
 
 @fp.settings
 class Spy(fp.AbstractAggregator):
-    """The mean, which remembers the shapes of the models that it was given."""
+    """The mean, as an aggregator that records the shapes of its inputs."""
 
     def solve(self, w_local, weights, start):
         SEEN.append((w_local.shape, start.shape))
@@ -222,7 +222,7 @@ def test_the_aggregator_never_gets_private_layers(over):
 
 
 def test_private_layers_need_no_model_to_start_from_and_no_psi():
-    """So it is an error to give them λ, σ or a ψ that has an effect."""
+    """It is an error to give them λ, σ or a ψ that has an effect."""
     for more in ({"sigma": 1.0}, {"lam": 1.0}, {"psi": fp.L2(0.1)}, {"lam": WarmUp(rounds=3)}):
         with pytest.raises(fp.SettingError, match=r"^Layer\.private must be [^\n]+$"):
             fp.Layer(private=True, **more)

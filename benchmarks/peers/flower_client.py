@@ -1,4 +1,4 @@
-"""The client of ``peer_flower.py``, a module of its own for Ray's actors to import."""
+"""The client of ``peer_flower.py``, in a separate module so that Ray's actors can import it."""
 
 import functools
 
@@ -14,7 +14,7 @@ client_app = ClientApp()
 
 @functools.cache
 def party(name, folder, k):
-    """Party k's minibatches, and the model, in a Ray actor; the rows are shared through a file."""
+    """Return the minibatches of party k; all Ray actors map the same files of samples."""
     torch.set_num_threads(1)
     starts = np.load(f"{folder}/starts.npy")
     x, y = (np.load(f"{folder}/{part}.npy", mmap_mode="c") for part in "xy")
@@ -24,13 +24,13 @@ def party(name, folder, k):
 
 @functools.cache
 def model_for(name):
-    """One model an actor."""
+    """Return the model of a workload; each Ray actor has one."""
     return make_model(WORKLOADS[name])
 
 
 @client_app.train()
 def train(message, context):
-    """A round's local work."""
+    """Train one party for a round, and return its model."""
     config = message.content["config"]
     minibatches = party(config["name"], config["folder"], context.node_config["partition-id"])
     work = minibatches.work

@@ -1,16 +1,17 @@
 # ruff: noqa: E402
-"""FedJAX's FedAvg and APFL, with the faster of its backends.
+"""Time FedJAX's FedAvg and APFL, with the faster of its backends.
 
-Tried on two busy cores: for logistic regression ``jit`` on one device took less than half the time of
-``pmap`` on a device a core; for the LSTM ``pmap`` took about three quarters of the time (one trial).
+In one trial on two busy cores, ``jit`` on one device took less than half the time of ``pmap`` on one
+device per core for logistic regression. For the LSTM, ``pmap`` took about three quarters of the time of
+``jit``.
 """
 
 import os
 
 from clock import Clock, arguments
 
-asked = arguments(("fedavg", "apfl"))
-work = asked.workload
+options = arguments(("fedavg", "apfl"))
+work = options.workload
 BACKEND = "pmap" if work.model == "lstm" else "jit"
 devices = os.cpu_count() if BACKEND == "pmap" else 1
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
@@ -28,7 +29,7 @@ from workloads import HIDDEN, METHODS, check_rows, federation
 
 
 def forward(batch):
-    """Logits."""
+    """Return the logits of a batch."""
     x = batch["x"]
     if work.model == "logistic":
         return hk.Linear(work.classes, w_init=jnp.zeros)(x)
@@ -40,14 +41,14 @@ def forward(batch):
 
 
 def train_loss(batch, logits):
-    """Per row."""
+    """Return the loss of each row of a batch."""
     if work.model == "logistic":
         return optax.softmax_cross_entropy_with_integer_labels(logits, batch["y"])
     return optax.sigmoid_binary_cross_entropy(logits, batch["y"])
 
 
 def loss_on(params):
-    """Mean loss on the rows that show that a model trained."""
+    """Return the mean loss on the check rows, which shows whether a model has trained."""
     batch = {"x": rows[0], "y": rows[1]}
     return train_loss(batch, model.apply_for_train(params, batch, None)).mean()
 
@@ -67,7 +68,7 @@ batches = fedjax.ShuffleRepeatBatchHParams(
 grad, sgd = fedjax.model_grad(model), fedjax.optimizers.sgd(work.eta)
 server = fedjax.optimizers.sgd(1.0)
 fedjax.set_for_each_client_backend(BACKEND)
-if asked.method == "apfl":
+if options.method == "apfl":
     algorithm = apfl.adaptive_personalized_federated_learning(
         grad, sgd, server, batches, METHODS["apfl"]["alpha"]
     )
@@ -75,7 +76,7 @@ else:
     algorithm = fed_avg.federated_averaging(grad, sgd, server, batches)
 state = algorithm.init(model.init(jax.random.PRNGKey(0)))
 losses = [loss_on(state.params)]
-clock = Clock(asked.seconds)
+clock = Clock(options.seconds)
 number, done = 0, False
 while not done:
     sampler.set_round_num(number)
@@ -83,4 +84,4 @@ while not done:
     jax.block_until_ready(state.params)
     number, done = number + 1, clock.tick()
 losses.append(loss_on(state.params))
-clock.report("fedjax", version("fedjax"), asked, losses, jax=jax.__version__, setting=BACKEND)
+clock.report("fedjax", version("fedjax"), options, losses, jax=jax.__version__, setting=BACKEND)

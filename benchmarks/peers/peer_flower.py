@@ -1,5 +1,5 @@
 # ruff: noqa: E402
-"""Flower's FedAvg in its simulation: Ray, one client a core at a time, PyTorch in the clients."""
+"""Time FedAvg in Flower's simulation, with Ray, one client per core, and PyTorch in the clients."""
 
 import os
 import shutil
@@ -36,12 +36,12 @@ server_app = ServerApp()
 
 
 class Enough(Exception):  # noqa: N818
-    """All is measured."""
+    """Raised to end Flower's loop when enough rounds have been timed."""
 
 
 @server_app.main()
 def main(grid, context):
-    """The strategy's own loop; where it would evaluate, the clock ticks."""
+    """Run the strategy's own loop, with the clock in place of its evaluation."""
 
     def tick(number, arrays):
         last[0] = arrays
@@ -63,8 +63,8 @@ def main(grid, context):
 
 
 if __name__ == "__main__":
-    asked = arguments()
-    work = asked.workload
+    options = arguments()
+    work = options.workload
     logging.getLogger("flwr").setLevel(logging.ERROR)
     data = federation(work)
     rows = tuple(map(torch.from_numpy, check_rows(data)))
@@ -72,7 +72,7 @@ if __name__ == "__main__":
     for part, name in enumerate("xy"):
         np.save(home / f"{name}.npy", np.concatenate([row[part] for row in data]))
     del data
-    clock, last, peak, running = Clock(asked.seconds), [None], [0.0], threading.Event()
+    clock, last, peak, running = Clock(options.seconds), [None], [0.0], threading.Event()
     running.set()
     threading.Thread(target=watch, args=(peak, running), daemon=True).start()
     try:
@@ -88,6 +88,6 @@ if __name__ == "__main__":
         model.load_state_dict(last[0].to_torch_state_dict())
         losses.append(loss_on(work, model, rows))
         ray = version("ray")
-        clock.report("flower", version("flwr"), asked, losses, peak_rss_mb=peak[0], ray=ray)
+        clock.report("flower", version("flwr"), options, losses, peak_rss_mb=peak[0], ray=ray)
     finally:
         shutil.rmtree(home, ignore_errors=True)

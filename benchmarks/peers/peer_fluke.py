@@ -1,4 +1,4 @@
-"""fluke's FedAvg, SCAFFOLD, Ditto, APFL and pFedMe: models in memory, evaluation off."""
+"""Time fluke's FedAvg, SCAFFOLD, Ditto, APFL and pFedMe, with models in memory and no evaluation."""
 
 import sys
 import warnings
@@ -23,7 +23,7 @@ CLASSES = {
 
 
 class Loader(FastDataLoader):
-    """fluke's loader with a round's minibatches for an epoch: it has no rounds counted in steps."""
+    """Data loader whose epoch is the minibatches of a round, because fluke cannot count steps."""
 
     def __init__(self, x, y, minibatches):
         super().__init__(x, y, num_labels=work.classes, batch_size=work.batch)
@@ -36,33 +36,33 @@ class Loader(FastDataLoader):
         return len(self.minibatches)
 
 
-class Given:
-    """The parties' data as they are, where fluke asks for a splitter."""
+class FixedSplit:
+    """Data splitter that returns the parties' data unchanged."""
 
     def __init__(self, loaders):
         self.loaders = loaders
 
     def assign(self, n_clients, batch_size):
-        """Training data, and no test data."""
+        """Return the parties' training data, and no test data."""
         return (self.loaders, [None] * n_clients), None
 
 
-class Ticks:
-    """Stops when all is measured."""
+class RoundTimer:
+    """Observer that stops fluke when enough rounds have been timed."""
 
     def end_round(self, round):  # noqa: A002
-        """Called by fluke."""
+        """Record the end of a round; fluke calls this."""
         if clock.tick():
             raise EarlyStopping(round)
 
 
 warnings.simplefilter("ignore")
-asked = arguments(tuple(CLASSES))
-work, settings = asked.workload, METHODS[asked.method]
+options = arguments(tuple(CLASSES))
+work, settings = options.workload, METHODS[options.method]
 data, rows = tensors(work)
 model = make_model(work)
 losses = [loss_on(work, model, rows)]
-clock = Clock(asked.seconds, THREADS, torch.set_num_threads)
+clock = Clock(options.seconds, THREADS, torch.set_num_threads)
 FlukeENV().set_seed(0)
 FlukeENV().set_inmemory(True)
 FlukeENV().set_eval_cfg(pre_fit=False, post_fit=False, locals=False, server=False)
@@ -74,20 +74,22 @@ client = {
     "scheduler": {"name": "StepLR", "step_size": 1, "gamma": 1},
 }
 server = {"weighted": True}
-if asked.method == "ditto":
+if options.method == "ditto":
     client |= {"model": model, "tau": 1, "lam": settings["lam"]}
-elif asked.method == "apfl":
+elif options.method == "apfl":
     client |= {"model": model, "lam": settings["alpha"]}
     server |= {"tau": 1}
-elif asked.method == "pfedme":
+elif options.method == "pfedme":
     client["k"] = settings["inner"]
     client["optimizer"] = {"name": PFedMeOptimizer, "lr": work.eta, "lamda": settings["lam"]}
     server["beta"] = settings["beta"]
 loaders = [Loader(x, y, Minibatches(work, x, y, k)) for k, (x, y) in enumerate(data)]
-federation = CLASSES[asked.method](
-    work.parties, Given(loaders), DDict(client=DDict(client), server=DDict(server), model=model)
+federation = CLASSES[options.method](
+    work.parties,
+    FixedSplit(loaders),
+    DDict(client=DDict(client), server=DDict(server), model=model),
 )
-federation.attach(Ticks())
+federation.attach(RoundTimer())
 federation.run(sys.maxsize, work.active / work.parties)
 losses.append(loss_on(work, federation.server.model, rows))
-clock.report("fluke", version("fluke-fl"), asked, losses)
+clock.report("fluke", version("fluke-fl"), options, losses)

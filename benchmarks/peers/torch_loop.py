@@ -1,12 +1,12 @@
-"""FedAvg as a plain loop over the parties in PyTorch, no framework."""
+"""Time FedAvg as a plain loop over the parties in PyTorch, without a framework."""
 
 import numpy as np
 import torch
 from clock import Clock, arguments
 from torch_parts import THREADS, Minibatches, loss_class, loss_on, make_model, tensors
 
-asked = arguments()
-work = asked.workload
+options = arguments()
+work = options.workload
 data, rows = tensors(work)
 model = make_model(work)
 loss = loss_class(work)()
@@ -17,7 +17,7 @@ rng = np.random.default_rng(0)
 
 @torch.no_grad()
 def one_round(w):
-    """The mean, weighted by samples, of what the cohort makes of w."""
+    """Train a random cohort from w, and return the mean of its models, weighted by samples."""
     cohort = rng.choice(work.parties, work.active, replace=False)
     total = sum(len(parties[k].x) for k in cohort)
     mean = [torch.zeros_like(p) for p in w]
@@ -32,7 +32,7 @@ def one_round(w):
 
 
 losses = [loss_on(work, model, rows)]
-clock = Clock(asked.seconds, THREADS, torch.set_num_threads)
+clock = Clock(options.seconds, THREADS, torch.set_num_threads)
 w = [p.detach().clone() for p in parameters]
 done = False
 while not done:
@@ -41,4 +41,4 @@ while not done:
 with torch.no_grad():
     torch._foreach_copy_(parameters, w)
 losses.append(loss_on(work, model, rows))
-clock.report("torch_loop", torch.__version__, asked, losses)
+clock.report("torch_loop", torch.__version__, options, losses)

@@ -1,4 +1,4 @@
-"""The workloads' models, losses and minibatches in PyTorch, for the peers that train with it."""
+"""Models, losses and minibatches of the workloads in PyTorch, for the peers that train with it."""
 
 import os
 
@@ -11,7 +11,7 @@ THREADS = (1, os.cpu_count()) if os.cpu_count() > 1 else (1,)
 
 
 class Recurrent(nn.Module):
-    """Two LSTM layers and a dense one: (n, 25, 300) to (n,) logits."""
+    """A network of two LSTM layers and a dense layer, from (n, 25, 300) to (n,) logits."""
 
     def __init__(self, features):
         super().__init__()
@@ -19,12 +19,12 @@ class Recurrent(nn.Module):
         self.dense = nn.Linear(HIDDEN, 1)
 
     def forward(self, x):
-        """The logit from the last time step's state."""
+        """Return the logits, computed from the state of the last time step."""
         return self.dense(self.lstm(x)[0][:, -1]).squeeze(-1)
 
 
 def make_model(work, seed=0):
-    """The workload's model: logistic regression from zero, the LSTM from PyTorch's initialisation."""
+    """Return the model of a workload: logistic regression from zero, or an LSTM from random weights."""
     torch.manual_seed(seed)
     if work.model == "lstm":
         return Recurrent(work.shape[-1])
@@ -35,25 +35,25 @@ def make_model(work, seed=0):
 
 
 def loss_class(work):
-    """Its loss, as a class."""
+    """Return the class of a workload's loss."""
     return nn.BCEWithLogitsLoss if work.model == "lstm" else nn.CrossEntropyLoss
 
 
 def tensors(work):
-    """Each party's (x, y) as tensors, and the rows that show that a model trained."""
+    """Return (x, y) of each party as tensors, and the check rows."""
     data = federation(work)
     made = [tuple(map(torch.from_numpy, rows)) for rows in data]
     return made, tuple(map(torch.from_numpy, check_rows(data)))
 
 
 def loss_on(work, model, rows):
-    """Mean loss on (x, y)."""
+    """Return the mean loss of a model on the rows (x, y)."""
     with torch.no_grad():
         return loss_class(work)()(model(rows[0]), rows[1]).item()
 
 
 class Minibatches:
-    """One party's minibatches: iterating gives one round's, anew each time."""
+    """The minibatches of one party; each iteration draws those of another round."""
 
     def __init__(self, work, x, y, seed=0):
         self.work, self.x, self.y = work, x, y

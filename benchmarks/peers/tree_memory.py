@@ -1,4 +1,4 @@
-"""Peak memory of a process with all below it, for peers that start processes of their own."""
+"""Measure the peak memory of a process and all its descendants, for peers that start processes."""
 
 import os
 import time
@@ -6,7 +6,10 @@ from pathlib import Path
 
 
 def watch(peak, running):
-    """Keep the peak in MB in ``peak[0]``; what processes share is counted once."""
+    """Update ``peak[0]`` with the peak memory in MB while ``running`` is set.
+
+    Memory that several processes share is counted once.
+    """
     while running.is_set():
         children = {}
         for stat in Path("/proc").glob("[0-9]*/stat"):

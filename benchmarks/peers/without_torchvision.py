@@ -1,6 +1,6 @@
-"""Import this before a peer that imports torchvision at its root and does not need it for FedAvg.
+"""Replace torchvision by modules of empty classes, because it has no small build.
 
-There is no small build of torchvision; its names become empty classes.
+Import this module before a peer that imports torchvision but does not need it to train.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""The work that every contender of ``simulation.py`` does, as data; NumPy alone, for all to read.
+"""The workloads that every contender of ``simulation.py`` runs; this module needs only NumPy.
 
-A round: ``active`` of the ``parties`` take the global model, each does ``steps`` SGD steps (or
-``epochs`` passes) on minibatches of ``batch`` rows, and the mean of their models is the next one.
+In a round, ``active`` of the ``parties`` start from the global model and take ``steps`` SGD steps (or
+``epochs`` passes) on minibatches of ``batch`` rows. The mean of their models is the next global model.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """One federation and one round's work; ``steps`` or ``epochs`` is set, the other is None."""
+    """A federation and the work of a round; of ``steps`` and ``epochs`` one is set, the other None."""
 
     name: str
     parties: int
@@ -33,24 +33,28 @@ WORKLOADS = {
     for w in (
         Workload("A10", 10, 10, (1200, 1200), 20, 0.02, steps=20),
         Workload("A50", 50, 10, (1200, 1200), 20, 0.02, steps=20),
-        Workload("A1000", 1000, 1000, (60, 60), 20, 0.02, steps=20),  # For a GPU.
+        Workload("A1000", 1000, 1000, (60, 60), 20, 0.02, steps=20),  # Only for a GPU.
         Workload("B", 1000, 10, (40, 80), 10, 0.02, epochs=1),
         Workload(
             "C", 100, 10, (50, 50), 10, 0.1, steps=10, model="lstm", shape=(25, 300), classes=2
         ),
     )
 }
-HIDDEN = 256  # of each of the lstm's layers
+HIDDEN = 256  # units of each LSTM layer
 
 
 def sizes(work, seed=0):
-    """Rows of each party, (parties,)."""
+    """Return the number of rows of each party, of shape (parties,)."""
     low, high = work.samples
     return np.random.default_rng((seed, 1)).integers(low, high + 1, work.parties)
 
 
 def party(work, k, seed=0):
-    """Party k's rows: x float32 (n, *shape); y int64 (n,) for classes, float32 (n,) for a logit."""
+    """Return the rows of party k.
+
+    Returns:
+        x, float32 of shape (n, *shape), and y of shape (n,): int64 classes, or float32 for a logit.
+    """
     n = int(sizes(work, seed)[k])
     rng = np.random.default_rng((seed, 2, k))
     truth = np.random.default_rng((seed, 3))
@@ -67,7 +71,7 @@ def party(work, k, seed=0):
 
 
 def federation(work, seed=0):
-    """All parties' rows, in one piece: memory that comes back when nobody has them any more."""
+    """Return (x, y) of each party; all x are parts of one array, so that its memory can be freed."""
     counts = sizes(work, seed)
     ends = np.cumsum(counts)
     x = np.empty((ends[-1], *work.shape), np.float32)
@@ -79,24 +83,24 @@ def federation(work, seed=0):
 
 
 def check_rows(data, at_most=100, parties=10):
-    """Some rows of some parties in one (x, y), on which a global model's loss shows that it trained."""
+    """Return check rows (x, y) of some parties: the loss on them shows whether a model has trained."""
     return tuple(np.concatenate([rows[i][:at_most] for rows in data[:parties]]) for i in (0, 1))
 
 
 def draw(work, n, rng):
-    """One party's rows for one round, in the order of use: ``batch`` after ``batch`` of them.
+    """Return the indices of the rows that a party uses in a round, minibatch after minibatch.
 
-    Each pass over the party is a new permutation; the last minibatch of a round may be short.
+    Each pass over the party's rows is a new permutation. The last minibatch of a round may be short.
     """
     wanted = work.steps * work.batch if work.steps else work.epochs * n
     passes = [rng.permutation(n) for _ in range(-(-wanted // n))]
     return (passes[0] if len(passes) == 1 else np.concatenate(passes))[:wanted]
 
 
-METHODS = {  # What a round of each takes beside the workload, for like to be compared with like.
+METHODS = {  # Settings that all contenders use for a method, so that they do the same work.
     "fedavg": {},
     "scaffold": {},
-    "ditto": {"lam": 0.1},  # the round's steps once for the global, once for the personal model
-    "apfl": {"alpha": 0.25},  # each step: both models on the same minibatch; α fixed or from here
-    "pfedme": {"lam": 15.0, "beta": 1.0, "inner": 1},  # inner steps a minibatch
+    "ditto": {"lam": 0.1},  # Both the global and the personal model take the steps of the round.
+    "apfl": {"alpha": 0.25},  # Each minibatch trains both models; α is fixed, or starts here.
+    "pfedme": {"lam": 15.0, "beta": 1.0, "inner": 1},  # ``inner`` steps per minibatch
 }

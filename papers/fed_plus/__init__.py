@@ -18,6 +18,6 @@ a study, write such a module and list it there. A study has four steps, each a f
     ``write_readme.fill_blocks`` puts them between ``<!-- name -->`` and ``<!-- end -->``.
 
 In the larger studies ``draw`` and ``blocks`` are in a module of their own, e.g. ``silos_report``. The
-paper's own numbers are in ``published.toml`` and nowhere else. ``options.quick`` is a trial of
-about a minute: the same code with few rounds and one seed, in a folder of its own.
+paper's own numbers are in ``published.toml`` and nowhere else. ``options.quick`` asks for a trial of
+about a minute, which runs the same code with few rounds and one seed, in a separate folder.
 """

@@ -1,10 +1,10 @@
-"""Scores of the runs of Figure 4 and of the scaling study: by which model, and how they are averaged.
+"""Scores of the runs of Figure 4 and of the scaling study, by kind of model, and their averages.
 
-**own**: the model that the method gives a party: w_k of Fed+, w̃ of FedAvg and the like (deviation
+**own** is the model that the method gives a party: w_k of Fed+, w̃ of FedAvg and the like (deviation
 D7 in docs/deviations.md).
-**served**: as own, but w̃ for a party that has not been active yet, whose w_k is still the initial
-model: with 10 of 1,000 parties per round that is a third of them after 100 rounds.
-**common**: w̃ for every party.
+**served** is the same, but w̃ for a party that has not been active yet, whose w_k is still the initial
+model. With 10 of 1,000 parties per round, that is a third of them after 100 rounds.
+**common** is w̃ for every party.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""FedProx's federations, on which Figure 4 and the scaling study train: specifications and runs."""
+"""Specifications and runs of FedProx's federations, on which Figure 4 and the scaling study train."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -100,7 +100,7 @@ def train_data_sets(
         print(message, file=sys.stderr, flush=True)
     shared = with_shared_folder(options)
     shared.folder.mkdir(parents=True, exist_ok=True)
-    for slim in (False, True):  # A party's LSTM has 3 MB, and its checkpoint as much.
+    for slim in (False, True):  # The LSTM's runs are slim: each party's model has 3 MB.
         specs = {
             name: spec
             for data, of_data in specs_of_data

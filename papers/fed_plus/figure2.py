@@ -1,4 +1,4 @@
-"""Figure 2: training curves, and whether training collapses."""
+"""Figure 2: training curves, which show whether training collapses."""
 
 from collections.abc import Mapping
 from pathlib import Path

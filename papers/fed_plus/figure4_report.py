@@ -35,7 +35,8 @@ def last_rounds(results: Path) -> dict[str, dict[str, Record]]:
     for data in TITLES:
         records = read_csv_if_exists(results / f"{PREFIX}{data}.csv")
         if records:
-            by_data[data] = {record["method"]: record for record in records}  # The last one stays.
+            # Later rounds replace earlier ones.
+            by_data[data] = {record["method"]: record for record in records}
     return by_data
 
 

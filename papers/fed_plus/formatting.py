@@ -57,12 +57,12 @@ def format_psi(part: Mapping[str, Any]) -> str:
 
 
 def format_difference(value: float, unit: str = "", limit: float = math.inf) -> str:
-    """Return a difference with its sign and one decimal; beyond ``limit`` only that it is beyond.
+    """Return a difference with its sign and one decimal, or a bound if it exceeds ``limit``.
 
     >>> format_difference(1.25), format_difference(-0.5, "%"), format_difference(-2e6, "%", limit=1e3)
     ('+1.2', '−0.5%', '< −1000%')
     """
-    if abs(value) >= limit:  # Some party's steps diverged.
+    if abs(value) >= limit:  # The steps of a party diverged.
         bound = f"{'<' if value < 0 else '>'} {math.copysign(limit, value):g}{unit}"
         return bound.replace("-", "−")
     return f"{value:+.1f}{unit}".replace("-", "−")

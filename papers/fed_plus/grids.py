@@ -1,7 +1,7 @@
 """Grids and budgets for tuning, read from ``tuning*.toml``, one file per study.
 
-``tuning.toml`` is Table 2's and the default. Most of a grid is in multiples of what the specification
-states.
+``tuning.toml`` is the file of Table 2 and the default. Most grids are multiples of the values that the
+specification states.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Tables and figure of the layer study: what a ψ per layer is worth, and which ψ suits which layer."""
+"""Tables and figure of the layer study: the gain from a ψ per layer, and the best ψ of each layer."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -137,7 +137,7 @@ def write_figures(study: Study, folder: Path) -> None:
     """Draw the figures of a study from the results in a folder, and write them there."""
     for name, figure in study.draw(folder).items():
         png, path = render(figure, "png"), folder / f"{name}.png"
-        if not path.exists() or path.read_bytes() != png:  # The SVG differs at every rendering.
+        if not path.exists() or path.read_bytes() != png:  # An SVG differs each time.
             write_atomically(folder / f"{name}.svg", render(figure, "svg"), SHARED)
             write_atomically(path, png, SHARED)
 

@@ -43,7 +43,7 @@ def train_specs(
             jobs += [(position, job) for job in make_jobs(name, of_seed, folder)]
     jobs.sort(key=lambda item: item[0])  # The first seed of every specification comes first.
     run_jobs(options, [job for _, job in jobs])
-    for name, spec in specs.items():  # With all seeds: each job wrote its own seed alone.
+    for name, spec in specs.items():  # Each job wrote only its own seed; this one has all.
         write_atomically(options.folder / name / SPEC, to_toml(spec).encode())
     return {name: ended_runs(spec, options.folder / name) for name, spec in specs.items()}
 

@@ -102,7 +102,7 @@ def merge_splits(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     means_by_settings: dict[str, list[float | None]] = {}
     for part in parts:
         for trial in part["trials"]:
-            key = json.dumps(trial["settings"])  # Keeps the order: the first matching pattern wins.
+            key = json.dumps(trial["settings"])  # Keep the order: the first match wins.
             means_by_settings.setdefault(key, []).append(trial["mean"])
     trials = [
         {"settings": json.loads(key), "mean": _finite_mean(means)}

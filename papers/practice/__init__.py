@@ -1,4 +1,4 @@
-"""Fed+ in practice: joining, warm-up, private layers, and rivals that personalise, all tuned alike.
+"""A study of Fed+ in practice: joining, warm-up, private layers, and personalising rivals, tuned alike.
 
 Start reading at ``study.py``, which tunes and tests a family of methods on a federation. ``grids.toml``
 holds the federations, the schedules and the values to try; it was written before any test result.

@@ -1,4 +1,4 @@
-"""``python -m papers.practice``: run the study, or a part of it. Finished pieces are not repeated."""
+"""``python -m papers.practice`` runs the study, or a part of it, and skips finished pieces."""
 
 import argparse
 import os

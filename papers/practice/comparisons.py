@@ -1,4 +1,4 @@
-"""Compare methods over the seeds: paired differences, t-tests, Holm's correction."""
+"""Compare methods by paired differences over the seeds, with t-tests and Holm's correction."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -94,7 +94,7 @@ def names_of(families: str) -> list[str]:
 
 
 def tenths() -> list[str]:
-    """Return the federations with a part of the parties per round."""
+    """Return the federations in which only a part of the parties trains in a round."""
     return [spec.name for spec in specs().values() if spec.cohort is not None]
 
 
@@ -109,7 +109,7 @@ def paired_t_test(differences: Any) -> float:
     if np.ptp(differences) == 0:
         return 0.0 if differences[0] else 1.0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # For differences that are nearly equal.
+        warnings.simplefilter("ignore", RuntimeWarning)  # SciPy warns if they are nearly equal.
         return float(ttest_1samp(differences, 0.0).pvalue)
 
 

@@ -25,7 +25,7 @@ DIGITS_FILE = DATA / "digits.npz"
 
 
 class Spec(NamedTuple):
-    """A federation and how it is trained; the fields are those of ``grids.toml``."""
+    """A federation and its training settings; the fields are those of ``grids.toml``."""
 
     name: str
     title: str
@@ -104,7 +104,7 @@ def _mlp(inputs: int, classes: int, hidden: tuple[int, ...]) -> Model:
 
 
 def make_model(spec: Spec, federation: Federation) -> Model:
-    """Return the model of a specification; equal sizes give the same object, so it compiles once."""
+    """Return the model of a specification; equal sizes share an object, which compiles once."""
     inputs = int(np.prod(federation.train.x.shape[1:]))
     if spec.model == "linear":
         return models.linear(inputs)
@@ -121,7 +121,7 @@ def layout_of(model: Model) -> Any:
 
 
 def untrained_scores(federation: Federation, model: Model, seed: int) -> Any:
-    """Return each party's test score (N,) of the model with which a run with this seed begins."""
+    """Return each party's test score, shape (N,), of the initial model of a run with this seed."""
     key, _ = jax.random.split(jax.random.key(seed))
     blocks, rows = split_into_blocks(federation.test)
     w = ravel(model.init(key)).w

@@ -12,12 +12,12 @@ JOBS_PER_PROCESS = 8
 
 
 def run_jobs(jobs: Sequence[Job], processes: int, end: float) -> Iterator[tuple[str, float]]:
-    """Yield the name and the seconds of each job when it has ended, until the time has come.
+    """Yield the name and the seconds of each job that ends before the time limit.
 
     Args:
-        jobs: The jobs; the first start first.
-        processes: How many of them run at a time; with 1, this process runs them.
-        end: When to stop, as ``time.monotonic`` counts.
+        jobs: The jobs, in the order in which they start.
+        processes: Number of jobs that run at a time; with 1, this process runs them.
+        end: Time limit, on the clock of ``time.monotonic``.
     """
     if processes == 1:
         for job in jobs:
@@ -42,6 +42,6 @@ def _run_named(job: Job) -> tuple[str, float]:
     try:
         return name, run_job(job)
     except Exception as error:
-        # The other jobs go on; this one has no piece and is repeated by the next command.
+        # The other jobs continue. This one has written no piece, so the next command repeats it.
         print(f"{name} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return f"{name} FAILED", 0.0

@@ -21,7 +21,7 @@ QUARTER = 0.25
 
 
 class Context(NamedTuple):
-    """What a method may depend on besides its settings."""
+    """Quantities of a federation and its training on which a method may depend."""
 
     rounds: int
     steps: int
@@ -29,7 +29,7 @@ class Context(NamedTuple):
 
 
 class Method(NamedTuple):
-    """A method of the study."""
+    """A method of the study, with its grid and the function that makes it from settings."""
 
     family: str
     label: str

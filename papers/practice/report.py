@@ -56,7 +56,7 @@ def read_scores() -> Scores:
 
 
 def render_blocks() -> dict[str, str]:
-    """Return the generated text of the page, by the name of its place."""
+    """Return the generated text of the page, by the name of the block."""
     scores = read_scores()
     parties = read_csv(RESULTS / "parties.csv")
     joining = compare(scores, pairs_on(JOINING, tenths()))
@@ -128,7 +128,7 @@ def _count_as_both(scores: Scores, method: str) -> str:
 
 
 def _losses(scores: Scores, method: str) -> str:
-    """Return where a method has a worse mean than a rival, federation by federation."""
+    """Return as text the federations in which a method has a worse mean than a rival."""
     texts = []
     found = [c for c in compare_with_rivals(scores, method) if c.gain < 0]
     for name in names_of("main"):
@@ -141,7 +141,7 @@ def _losses(scores: Scores, method: str) -> str:
 
 
 def _gave_up_trials() -> str:
-    """Return how many candidates gave up steps, of all."""
+    """Return the number of candidates in which a party gave up steps, out of all candidates."""
     trials = read_json(RESULTS / "trials.json")
     counts = [
         count
@@ -178,7 +178,7 @@ def _divergence_blocks(scores: Scores, parties: Sequence[Record]) -> dict[str, s
 
 
 def _of_party(parties: Sequence[Record], prefix: str, party: int, *, below: bool) -> list[Record]:
-    """Return the records of one party; with ``below`` only those worse than untrained."""
+    """Return the records of one party; with ``below``, only those worse than the untrained model."""
     return [
         record
         for record in parties

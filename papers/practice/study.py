@@ -1,6 +1,7 @@
-"""Tune and test the methods of one family on one federation; one JSON file per method.
+"""Tune and test the methods of one family on one federation, and write a JSON file per method.
 
-A piece that exists is not computed again, so a study that is stopped continues where it was.
+These files are the *pieces* of the study. A piece that exists is not computed again, so a
+stopped study continues where it was.
 """
 
 import json
@@ -34,7 +35,7 @@ from fedplus.work import RETRIES
 
 QUICK_CANDIDATES = 2
 EVALUATIONS = 4
-"""The number of evaluations of a tested run, in equal distances."""
+"""The number of evaluations of a tested run, at equal distances."""
 MAX_LANES = 80
 """The largest number of runs in one program."""
 
@@ -74,9 +75,9 @@ def all_jobs(folder: Path, only: Sequence[str], methods: Sequence[str], quick: b
 
     Args:
         folder: The folder of the pieces.
-        only: Texts of which the federation's name contains one; none: all federations.
-        methods: Families; none: all.
-        quick: Whether they are trials.
+        only: A federation is used if its name contains one of these texts. An empty sequence means all.
+        methods: Families of methods. An empty sequence means all.
+        quick: Whether the jobs are short trials.
     """
     jobs = [
         Job(spec.name, family, quick, str(folder))
@@ -86,9 +87,8 @@ def all_jobs(folder: Path, only: Sequence[str], methods: Sequence[str], quick: b
         if not methods or family in methods
     ]
     missing = [job for job in jobs if job.missing]
-    return sorted(
-        missing, key=lambda job: not job.spec.data.startswith("mnist")
-    )  # The longest first.
+    # MNIST takes longest, so it starts first.
+    return sorted(missing, key=lambda job: not job.spec.data.startswith("mnist"))
 
 
 def run_job(job: Job) -> float:
@@ -185,7 +185,7 @@ def _run_all(
     spec: Spec, federation: Federation, methods: Mapping[Any, AbstractAlgorithm[Any]], seed: int,
     evaluate_every: int, attacked: bool = False,
 ) -> dict[Any, Run]:  # fmt: skip
-    """Train all methods, those that differ in numbers only in one program."""
+    """Train all methods; those that differ only in numbers share one compiled program."""
     model = make_model(spec, federation)
     groups: dict[str, list[Any]] = {}
     for key, method in methods.items():
@@ -205,7 +205,7 @@ def _run_all(
 
 
 def _judged(spec: Spec, scores: Any) -> Any:
-    """Return the scores (..., N) of the parties that are judged: all but attackers."""
+    """Return the part of the scores, shape (..., N), of all parties but the attackers."""
     return np.asarray(scores)[..., : np.shape(scores)[-1] - spec.attackers]
 
 
@@ -214,7 +214,7 @@ def _mean_score(spec: Spec, run: Run) -> float:
 
 
 def _divergences(run: Run) -> tuple[Any, Any]:
-    """Return in how many rounds each party's steps were repeated, and given up, both (N,)."""
+    """Return the number of rounds with repeated and with given-up steps, two arrays of shape (N,)."""
     parties = run.federation.parties
     cohort, times = np.asarray(run.figures["cohort"]), np.asarray(run.figures["diverged"])
     repeated = np.bincount(cohort.ravel(), (times > 0).ravel(), parties)

@@ -25,7 +25,7 @@ LABELS = {name: method.label for name, method in {**MAIN, **LAYERS}.items()}
 
 
 def federations_table() -> str:
-    """Return how each federation is trained."""
+    """Return the table of the federations' training settings."""
     headings = ["federation", "what it is", "parties per round", "rounds", "steps", "model",
                 "test samples", "splits for tuning"]  # fmt: skip
     rows = [
@@ -44,7 +44,7 @@ def _format_model(spec: Spec) -> str:
 
 
 def grids_table() -> str:
-    """Return how many combinations each method's grid has, and how many of them are tried."""
+    """Return the table of each method's grid: the number of combinations, and of those tried."""
     budget = load_grids()["budget"]["candidates"]
     spec = next(iter(specs().values()))
     methods: dict[str, list[str]] = {}
@@ -91,7 +91,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> str:
 
 
 def rivals_table(scores: Scores) -> str:
-    """Return on how many federations each method is at least as good as Ditto and APFL."""
+    """Return how often each method is at least as good as Ditto and APFL, as a table."""
     total = len(names_of("main"))
     rows = []
     for method in OURS:
@@ -140,7 +140,7 @@ def nearest_table(scores: Scores) -> str:
 
 
 def below_table(scores: Scores, parties: Sequence[Record]) -> str:
-    """Return which parties end worse than untrained, under which seeds, and what their steps did."""
+    """Return the table of parties that end worse than untrained, with seeds and diverged steps."""
     below = [record for record in parties if record["below"]]
     rows = []
     for (name, method), records in group_records(below, "federation", "method").items():
@@ -191,7 +191,7 @@ def gave_up_table(scores: Scores) -> str:
 
 
 def earlier_table() -> str:
-    """Return how many parties had infinite or very large errors in the earlier study."""
+    """Return the table of parties with infinite or very large errors in the earlier study."""
     rows = [
         [record["federation"], record["method"], f"{record['infinite']:g} of {record['parties']:g}",
          f"{record['above_million']:g}"]
@@ -203,7 +203,7 @@ def earlier_table() -> str:
 
 
 def edges_table(scores: Scores) -> str:
-    """Return on how many federations the chosen value of a setting is at the edge of its grid."""
+    """Return the number of federations whose chosen value is at the edge of the grid, by setting."""
     rows = []
     for method in dict.fromkeys(method for _, method in scores):
         records = [record for (_, name), record in scores.items() if name == method]

@@ -207,8 +207,8 @@ def test_a_model_that_arrives_as_nan_is_dropped(name):
     state = method.init(W0, N)
     rng = np.random.default_rng(0)
 
-    def broken(models, who):
-        return jnp.where((who == 2)[:, None], jnp.nan, models)
+    def broken(models, party):
+        return jnp.where((party == 2)[:, None], jnp.nan, models)
 
     for t in range(3):
         given, *_ = work(parties, rng, range(N), key=t, transmit=broken)

@@ -43,10 +43,12 @@ def test_scaffold_and_fedsplit_reach_the_global_optimum_where_fedavg_does_not(me
     np.testing.assert_allclose(found, PARTIES.optimum(), rtol=1e-5, atol=1e-6)
     fedavg = np.asarray(run_to_convergence(presets.fedavg(eta=0.1), 10, 400).w_global)
     hs, gs = PARTIES.hessians()
-    kept = [np.linalg.matrix_power(np.eye(D) - 0.1 * h, 10) for h in hs]
+    powers = [np.linalg.matrix_power(np.eye(D) - 0.1 * h, 10) for h in hs]
     fixed = np.linalg.solve(
-        sum(np.eye(D) - m for m in kept),
-        sum((np.eye(D) - m) @ np.linalg.solve(h, g) for m, h, g in zip(kept, hs, gs, strict=True)),
+        sum(np.eye(D) - m for m in powers),
+        sum(
+            (np.eye(D) - m) @ np.linalg.solve(h, g) for m, h, g in zip(powers, hs, gs, strict=True)
+        ),
     )
     np.testing.assert_allclose(fedavg, fixed, rtol=1e-6)
     assert np.linalg.norm(fedavg - PARTIES.optimum()) > 0.05

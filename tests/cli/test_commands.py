@@ -1,4 +1,4 @@
-"""Every command and every documented refusal, as processes of their own."""
+"""Every command and every documented error message, each in a separate process."""
 
 import json
 import re
@@ -21,7 +21,7 @@ RUN = ["run", "digits-robust", "-m", "fedavg", "--no-local", *SMALL]
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """A small comparison, and what it printed."""
+    """Return the folder of a small comparison, and its output and errors."""
     folder = tmp_path_factory.mktemp("study")
     out, err = fedplus(
         "compare", "digits-robust", "--methods", "fedavg,fedgeomed+", "--seeds", "3", *SMALL,
@@ -44,8 +44,8 @@ def test_compare_prints_a_table_and_writes_all_formats(study):
     assert b"Plotly" in (folder / "report.html").read_bytes()
 
 
-def test_a_study_goes_on_where_it_was(study):
-    """One run less; only that one is trained again."""
+def test_a_study_without_one_run_trains_only_that_run(study):
+    """The run's folder was deleted; the new one has the same bytes."""
     import shutil
 
     folder, out, _ = study
@@ -67,17 +67,17 @@ def test_report_of_several_runs(study, tmp_path):
         "report", folder / "fedavg-0", folder / "fedavg-2", "--out", tmp_path / "r.html"
     )
     assert out.strip() == str(tmp_path / "r.html")
-    told, _ = fedplus("report", folder, "--json")
-    assert len(json.loads(told)["runs"]) == 9
+    out, _ = fedplus("report", folder, "--json")
+    assert len(json.loads(out)["runs"]) == 9
     assert "given with several RUNs" in refused("report", folder / "fedavg-0", folder / "fedavg-1")
     assert "must be a run folder" in refused("report", tmp_path)
     assert "must be a run folder" in refused("report", tmp_path / "nowhere")
-    (folder / "fedavg-0" / "parties.json").rename(tmp_path / "kept")
+    (folder / "fedavg-0" / "parties.json").rename(tmp_path / "moved")
     assert "cannot be read" in refused("report", folder / "fedavg-0")
-    (tmp_path / "kept").rename(folder / "fedavg-0" / "parties.json")
+    (tmp_path / "moved").rename(folder / "fedavg-0" / "parties.json")
 
 
-def test_run_ends_with_a_table_and_where_everything_is(tmp_path):
+def test_run_prints_a_table_and_the_path_of_its_report(tmp_path):
     out, err = fedplus(*RUN, cwd=tmp_path)
     (folder,) = (tmp_path / "runs").iterdir()
     assert re.fullmatch(r"\d{8}-\d{6}-digits-robust-fedavg", folder.name)
@@ -92,18 +92,18 @@ def test_run_ends_with_a_table_and_where_everything_is(tmp_path):
 
 def test_json_is_one_document_and_nothing_else(tmp_path):
     out, err = fedplus(*RUN, "--seeds", "2", "--json", "--out", tmp_path / "r")
-    told = json.loads(out)
-    assert [run["seed"] for run in told["runs"]] == [0, 1]
-    assert told["table"][0]["label"] == "FedAvg"
+    report = json.loads(out)
+    assert [run["seed"] for run in report["runs"]] == [0, 1]
+    assert report["table"][0]["label"] == "FedAvg"
     assert err == ""
 
 
-def test_a_folder_of_the_users_own_files(tmp_path):
+def test_run_trains_on_a_folder_with_a_csv_file_per_party(tmp_path):
     data = tmp_path / "hospitals"
     data.mkdir()
-    for who in ("north", "south"):
+    for name in ("north", "south"):
         rows = "\n".join(f"{i / 10},{(i * 7) % 5},{i % 2}" for i in range(40))
-        (data / f"{who}.csv").write_text(f"age,dose,ill\n{rows}\n")
+        (data / f"{name}.csv").write_text(f"age,dose,ill\n{rows}\n")
     fedplus(
         "run",
         data,
@@ -145,33 +145,33 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_bad_input_is_one_line_and_leaves_nothing(name, tmp_path):
+def test_bad_input_is_reported_in_one_line_and_writes_no_file(name, tmp_path):
     arguments, expected = REFUSED[name]
     assert expected in refused(*arguments, cwd=tmp_path)
     left = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert left == []
 
 
-def test_a_folder_with_something_in_it_is_left_as_it_is(tmp_path):
+def test_a_folder_that_is_not_empty_is_refused_and_not_changed(tmp_path):
     (tmp_path / "precious.txt").write_text("mine")
-    said = refused(*RUN, "--out", tmp_path)
-    assert "new or empty" in said
+    message = refused(*RUN, "--out", tmp_path)
+    assert "new or empty" in message
     assert (tmp_path / "precious.txt").read_text() == "mine"
 
 
-def test_debug_shows_where(tmp_path):
+def test_debug_shows_the_traceback(tmp_path):
     _, err = fedplus("--debug", "run", "digits-robust", "-m", "x", status=1)
     assert "Traceback" in err
 
 
 @pytest.mark.parametrize("command", ["run", "compare", "report", "board", "data", "methods"])
-def test_help_teaches_by_example(command):
+def test_help_contains_an_example(command):
     out, _ = fedplus(command, "--help")
     assert f"fedplus {command} " in out.replace("Usage: fedplus", "")
 
 
-def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path):
-    """A tiny file system of its own, where this machine lets us make one."""
+def test_a_full_disk_is_reported_and_no_file_is_half_written(tmp_path):
+    """The run writes to a tiny file system; the test is skipped if none can be mounted."""
     disk = tmp_path / "disk"
     disk.mkdir()
     made = subprocess.run(
@@ -182,8 +182,8 @@ def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path):
     if made.returncode:
         pytest.skip("cannot mount a small file system here")
     try:
-        said = refused(*RUN, "--out", disk / "run", status=1)
-        assert "No space left on device" in said
+        message = refused(*RUN, "--out", disk / "run", status=1)
+        assert "No space left on device" in message
         names = [p.name for p in disk.rglob("*")]
         assert not [name for name in names if name.endswith(".tmp")]
         assert "report.html" not in names
@@ -209,7 +209,7 @@ def test_a_read_only_folder_is_refused(tmp_path):
 
 @pytest.mark.parametrize("arguments", [["methods", "--json"], ["methods"], ["data", "list"], []])
 def test_a_closed_pipe_ends_quietly(arguments):
-    """As in ``fedplus methods | head -1``."""
+    """This happens in ``fedplus methods | head -1``."""
     process = subprocess.Popen(
         [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
     )
@@ -219,8 +219,8 @@ def test_a_closed_pipe_ends_quietly(arguments):
     assert process.returncode in (0, 1)
 
 
-def test_colours_only_where_they_are_wanted(study):
-    """On a terminal, but not with NO_COLOR, and never in a pipe."""
+def test_output_is_coloured_only_on_a_terminal_without_no_color(study):
+    """A pipe never gets colours."""
     folder, out, _ = study
     assert "\x1b[" not in out
     program = (
@@ -245,7 +245,7 @@ def test_progress_shows_the_score_on_a_terminal(tmp_path):
 
 
 def test_the_shell_can_complete_names():
-    """The line of docs/command-line.md defines a function that bash calls with the words so far."""
+    """The line in docs/command-line.md defines a function that bash calls with the command so far."""
     script = Path(sys.executable).with_name("fedplus")
     line = 'eval "$(_FEDPLUS_COMPLETE=bash_source fedplus)"'
     assert line in (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()

@@ -111,7 +111,7 @@ def test_wrong_columns_and_settings_raise_a_one_line_error(change, settings, mat
 
 
 def test_numbers_of_any_type_are_accepted():
-    """Objects, decimals and pandas' nullable types; large class numbers keep their names."""
+    """These are objects, decimals and pandas' nullable types. Large class numbers keep their names."""
     frame = FRAME.drop(columns="outcome").assign(
         dose=[Decimal(f"{i / 4}") for i in range(100)],
         age=pandas.array([None if i % 9 == 0 else i for i in range(100)], dtype="Int64"),

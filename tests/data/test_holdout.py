@@ -33,7 +33,7 @@ def build_federation(**split):
 
 
 def test_the_test_samples_do_not_depend_on_validation():
-    """So settings that are chosen on validation samples have never seen a test sample."""
+    """Therefore settings that are chosen on validation samples do not depend on test samples."""
     without, within = build_federation(), build_federation(validation_share=0.25)
     assert np.array_equal(without.test.x, within.test.x)
     joined = np.concatenate([within.train.x, within.validation.x])
@@ -89,7 +89,7 @@ def test_validation_samples_are_taken_from_training_if_test_samples_are_given():
 
 
 def test_a_partys_test_samples_do_not_depend_on_other_parties():
-    """Nor on ``validation_share``, if a small party is dropped: no test sample is used for tuning."""
+    """They do not depend on ``validation_share`` either, even if a small party is dropped."""
     x = np.arange(63, dtype=np.float32)[:, None]
     rows = {"a": np.arange(2), "b": np.arange(2, 33), "c": np.arange(33, 63)}
     y = np.arange(63) % 3

@@ -17,7 +17,7 @@ from fedplus.data.tables import MAX_INFERRED_CLASSES
 
 @pytest.fixture(params=["csv", "npz"])
 def ages(request, tmp_path):
-    """A folder with two hospitals and an age to predict."""
+    """Write the files of two hospitals whose target is an age, and return their folder."""
     folder = tmp_path / "hospitals"
     folder.mkdir()
     for name in ("north", "south"):

@@ -13,9 +13,9 @@ from fedplus.methods import METHODS
 
 
 def python_defaults(name):
-    """The settings of a method that have a default in Python, as TOML would write them.
+    """Return the settings of a method that have a default in Python, as TOML would write them.
 
-    Settings that all presets share are filled in only if they are given.
+    Settings that all presets share are left out, because they are filled in only if they are given.
     """
     return {
         setting: list(value) if isinstance(value, tuple) else value
@@ -26,7 +26,7 @@ def python_defaults(name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_command_line_fills_in_the_defaults_of_python(name, tmp_path):
-    """For every method, every data set and every setting that has a default in Python."""
+    """This holds for every method, data set and setting that has a default in Python."""
     python = python_defaults(name)
     file = tmp_path / "own.toml"
     file.write_text(f'data = {{ folder = "hospitals" }}\nmethods = [{{ name = "{name}" }}]\n')

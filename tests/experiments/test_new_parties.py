@@ -27,7 +27,7 @@ def specification(methods=("fedgeomed+",), seeds=(3,), **settings):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The runs of a method that can join and of one that cannot."""
+    """Return the runs of a method whose parties can join later, and of one whose parties cannot."""
     spec, source = specification(("fedgeomed+", "l2gd"))
     return run_all(spec, tmp_path_factory.mktemp("study"), source)
 

@@ -1,3 +1,5 @@
+"""Fixtures of the tests of deployments."""
+
 import logging
 
 import pytest

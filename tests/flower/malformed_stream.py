@@ -52,8 +52,8 @@ def main():
     strategy.run(MeasuringGrid(train, PARTIES), first)
     growth = memory[-1] - memory[WARM_UP]
     replies = PARTIES * (ROUNDS - WARM_UP)
-    kept = len(strategy.dropped.recent)
-    print(json.dumps({"growth": growth, "replies": replies, "kept": kept}))
+    recent = len(strategy.dropped.recent)
+    print(json.dumps({"growth": growth, "replies": replies, "recent": recent}))
 
 
 if __name__ == "__main__":

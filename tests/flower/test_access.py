@@ -67,7 +67,7 @@ def test_another_user_cannot_control_the_server(deployment, other_user, tmp_path
 def test_an_unprivileged_service_user_controls_the_server_and_root_does_not(
     deployment, monkeypatch
 ):
-    """As in the generated systemd unit, the SuperLink runs as a user of its own."""
+    """The SuperLink runs as a user of its own, as in the generated systemd unit."""
     service = 65533
     for name in ("ca.crt", "server.pem", "server.key"):
         os.chown(deployment.folder / name, service, service)

@@ -55,16 +55,16 @@ def test_a_party_that_left_for_good_does_not_count_whether_it_has_replied_or_not
     left = train(FIRST, 2, [1], parties=PARTIES, forget=[2, 5])
     expected = trained_model(0, 2) / (PARTIES - 2)
     np.testing.assert_allclose(left.state.w_global, expected, atol=1e-6)
-    later = train(FIRST, 3, [1], parties=PARTIES)  # It stays forgotten.
+    later = train(FIRST, 3, [1], parties=PARTIES)  # The party is still removed.
     expected = trained_model(0, 3) / (PARTIES - 2)
     np.testing.assert_allclose(later.state.w_global, expected, atol=1e-6)
-    back = train(FIRST, 4, [1, 2], parties=PARTIES)  # Party 2 has kept its own model.
+    back = train(FIRST, 4, [1, 2], parties=PARTIES)  # Party 2 still has its own model.
     expected = (trained_model(0, 4) + trained_model(1, 2)) / (PARTIES - 1)
     np.testing.assert_allclose(back.state.w_global, expected, atol=1e-6)
 
 
-def test_parties_can_be_more_than_the_server_was_told(train):
-    """Those that have replied always count; with another number, new ones can be expected."""
+def test_more_parties_than_announced_all_count(train):
+    """Parties that have replied always count. A restart can announce another number."""
     two = train(FIRST, 1, [1, 2, 3], parties=2)
     expected = sum(trained_model(k, 1) for k in range(3)) / 3
     np.testing.assert_allclose(two.state.w_global, expected, atol=1e-6)

@@ -143,7 +143,7 @@ def test_the_policy_does_not_depend_on_the_order_of_the_stocks():
 
 @pytest.mark.parametrize("unit", [1.0, 250.0])
 def test_an_absent_stock_changes_nothing(unit):
-    """So parties with fewer stocks can be padded with zeros; prices may have any unit per stock."""
+    """Parties with fewer stocks can be padded with zeros, and each stock's prices may have any unit."""
     model = eiie(WINDOW)
     x, y = prices(np.random.default_rng(2), 3)
     params = params_of(model)

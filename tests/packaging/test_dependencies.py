@@ -1,4 +1,4 @@
-"""An environment with the direct dependencies alone: what works there, and which extra is named."""
+"""fedplus works with its direct dependencies alone, and names the extra that a feature needs."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def installed_closure(requirements):
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """The interpreter of an environment with fedplus and its direct dependencies, no extras."""
+    """Return the Python of an environment with fedplus and its direct dependencies, without extras."""
     folder = tmp_path_factory.mktemp("base")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
@@ -52,9 +52,9 @@ def run(python, *arguments, cwd=None):
     unset = ("PYTHONPATH", "CI", "JAX_COMPILATION_CACHE_DIR")
     variables = {k: v for k, v in os.environ.items() if k not in unset}
     variables |= {"JAX_PLATFORMS": "cpu", "COLUMNS": "100"}
-    words = [str(python), *map(str, arguments)]
+    argv = [str(python), *map(str, arguments)]
     return subprocess.run(
-        words, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300, check=False
+        argv, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300, check=False
     )
 
 

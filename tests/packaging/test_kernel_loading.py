@@ -46,7 +46,7 @@ def headers_of_version(folder, major, minor):
 
 @pytest.fixture
 def source(tmp_path):
-    """A copy of the package without compiled kernels."""
+    """Return the folder of a copy of the package without compiled kernels."""
     shutil.copytree(
         ROOT / "src" / "fedplus",
         tmp_path / "src" / "fedplus",

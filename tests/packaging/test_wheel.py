@@ -55,9 +55,9 @@ def run(*command, path=None, kernels="auto", cxx="", cwd=ROOT):
         "PATH": str(path or os.environ["PATH"]),
     }
     environment |= {"FEDPLUS_KERNELS": kernels, "CXX": cxx}
-    words = [str(part) for part in command]
+    arguments = [str(part) for part in command]
     options = {"capture_output": True, "text": True, "timeout": 300}
-    return subprocess.run(words, env=environment, cwd=cwd, **options)
+    return subprocess.run(arguments, env=environment, cwd=cwd, **options)
 
 
 def succeed(*command, **settings):
@@ -118,7 +118,7 @@ def compiler():
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory, compiler):
-    """A folder with the sdist of this checkout and the wheel built from it."""
+    """Return a folder with the sdist of this checkout and the wheel built from it."""
     if os.environ.get("FEDPLUS_DIST"):
         return ROOT / os.environ["FEDPLUS_DIST"]
     folder = tmp_path_factory.mktemp("dist")
@@ -130,13 +130,13 @@ def dist(tmp_path_factory, compiler):
 
 @pytest.fixture(scope="module")
 def no_compiler(tmp_path_factory):
-    """A PATH without any program."""
+    """Return a PATH without any program."""
     return tmp_path_factory.mktemp("empty")
 
 
 @pytest.fixture(scope="module")
 def installed(dist, tmp_path_factory, no_compiler):
-    """The Python of an environment into which the wheel was installed without a compiler."""
+    """Return the Python of an environment in which the wheel was installed without a compiler."""
     python = new_environment(tmp_path_factory.mktemp("installed") / "environment")
     install(python, only(dist, "*.whl"), path=no_compiler)
     return python
@@ -144,7 +144,7 @@ def installed(dist, tmp_path_factory, no_compiler):
 
 @pytest.fixture
 def checkout(tmp_path, compiler):
-    """A copy of what the build needs, with a tiny kernel and a library from older sources."""
+    """Return a copy of the build's inputs, with a tiny kernel and libraries from older sources."""
     folder = tmp_path / "checkout"
     folder.mkdir()
     for name in ("pyproject.toml", "hatch_build.py", "constraints.txt", "Makefile", "README.md"):

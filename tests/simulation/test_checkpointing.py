@@ -70,7 +70,7 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, cache):
-    """A function that returns the results of an uninterrupted run of this many rounds."""
+    """Return a function that gives the results of an uninterrupted run of this many rounds."""
 
     @functools.cache
     def run(rounds):
@@ -83,7 +83,7 @@ def undisturbed(tmp_path_factory, cache):
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_a_run_that_is_killed_repeatedly_has_the_same_result(tmp_path, cache, undisturbed, kills):
-    """SIGKILL at random times after a new checkpoint: models and records are equal bit by bit."""
+    """The run gets SIGKILL at random times after a new checkpoint; results are equal bit by bit."""
     folder, out, rounds = tmp_path / "checkpoints", tmp_path / "out.npz", ROUNDS * (kills + 1)
     rng = random.Random(0)
     for _ in range(kills):
@@ -135,7 +135,7 @@ def test_a_resumed_sweep_is_the_uninterrupted_sweep(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with the checkpoints of a finished run."""
+    """Return a folder with the checkpoints of a finished run."""
     settings = SETTINGS | {"checkpoint": tmp_path, "checkpoint_every": 3}
     fp.simulate(METHOD, federation(), CLASSIFIER, **settings)
     return tmp_path
@@ -278,7 +278,7 @@ EXTENDED = {
 
 @pytest.mark.parametrize("name", EXTENDED)
 def test_every_part_of_the_state_is_resumed_bit_by_bit(name, tmp_path):
-    """The models, who has joined, the parties' and the server's optimizers, and the schedules."""
+    """The state has models, the parties that joined, all optimizers' states, and schedules."""
     settings = SETTINGS | {"cohort": 2, "seed": 3}
     straight = fp.simulate(EXTENDED[name], federation(), CLASSIFIER, **settings)
     for rounds in (2, 7, 12):
@@ -296,7 +296,7 @@ def test_every_part_of_the_state_is_resumed_bit_by_bit(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["fedavg", "mr_mtl"])
 def test_another_function_of_the_round_is_noticed_on_resume(name, tmp_path):
-    """Also where the preset computes with it; both functions have the same name."""
+    """The functions have the same name, and some presets compute with their values."""
     more = {"lam": 0.5} if name == "mr_mtl" else {}
     first, second = (
         getattr(presets, name)(eta=lambda t, base=base: 0.1 * base**t, **more)

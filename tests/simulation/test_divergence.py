@@ -1,4 +1,4 @@
-"""Local steps that diverge are repeated with smaller steps, and sensible ones are not."""
+"""Local steps that diverge are repeated with smaller steps, and other steps are not."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -77,7 +77,7 @@ def test_losses_that_are_nan_stop_the_run():
 
 @pytest.mark.parametrize("preset", ["local_sgd", "fedavg", "fedgeomed_plus"])
 def test_false_alarms_are_rare_in_a_noisy_regression(preset):
-    """200 rounds at a sensible learning rate, mostly near the minimum, with small minibatches."""
+    """Most of 200 rounds are near the minimum: η is sensible, and minibatches are small."""
     settings = {"sigma": 0.5} if preset == "fedgeomed_plus" else {}
     method = getattr(presets, preset)(eta=0.1, **settings)
     run = fp.simulate(
@@ -96,7 +96,7 @@ def test_false_alarms_are_rare_in_classification():
 
 
 def test_false_alarms_are_rare_for_losses_around_0():
-    """A loss like minus a portfolio's log return: mostly noise of both signs."""
+    """Such a loss is minus a portfolio's log return, which is mostly noise of both signs."""
     rng = np.random.default_rng(0)
     pairs = [(1 + 0.02 * rng.normal(size=(60, 3)), np.zeros(60)) for _ in range(4)]
     task = REGRESSION._replace(

@@ -103,7 +103,7 @@ def test_fedprox_and_local_training_are_the_plain_loop():
 
 
 def test_schedules_are_resolved_in_every_round_and_parties_start_at_the_current_model():
-    """Personal models around the mean of the active ones, with a decreasing learning rate."""
+    """The method has personal models around the mean of the active ones, and a decreasing η."""
     parties = federation()
     settings = {"rounds": ROUNDS, "cohort": 2, "steps": 4, "batch_size": 6, "seed": 1}
     local = fp.LocalSolve(fp.Anchor(), eta=fp.schedules.Inverse(0.2, 0.5), sigma=1.0)

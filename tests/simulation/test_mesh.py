@@ -38,7 +38,7 @@ def finish(process, out=None):
 
 @pytest.fixture(scope="module")
 def one_device(tmp_path_factory):
-    """The results on one device."""
+    """Return the results of the run on one device."""
     out = tmp_path_factory.mktemp("one_device") / "out.npz"
     return finish(start(out, 1), out)
 

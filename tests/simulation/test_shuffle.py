@@ -25,7 +25,7 @@ def test_the_positions_are_a_permutation(n, key):
 
 
 def test_all_permutations_are_equally_likely():
-    """χ² over all 120 permutations of five, and over the positions of one item among a thousand."""
+    """χ² compares all 120 permutations of five items, and the positions of one item among 1,000."""
     bits = jax.random.bits(jax.random.key(0), (200_000,))
     five = np.asarray(positions(jnp.arange(5), 5, bits[:, None]))
     counts = Counter(map(tuple, five.tolist()))

@@ -1,4 +1,4 @@
-"""A party: one step on half the squared distance from a point of its own."""
+"""A party of the benchmark: its loss is half the squared distance from a point of its own."""
 
 from pathlib import Path
 
@@ -14,6 +14,7 @@ app = ClientApp()
 
 @app.train()
 def train(message, context):
+    """Return the model after one step, with fedplus or, for Flower's own strategy, without it."""
     contender, k = context.run_config["contender"], context.node_config["partition-id"]
     if contender in METHODS:
         from fedplus.flower import Party
@@ -28,4 +29,5 @@ def train(message, context):
 
 
 def step(w, k):
+    """Return the model after a gradient step of party k, with learning rate 0.1."""
     return {name: (0.9 * a + 0.1 * np.float32(k)).astype(np.float32) for name, a in w.items()}

@@ -1,4 +1,4 @@
-"""The server: writes when it sent each round's messages, and when it was done."""
+"""The server of the benchmark: it records when it sends each round's messages and when it ends."""
 
 import json
 import time
@@ -16,17 +16,18 @@ app = ServerApp()
 
 @app.main()
 def main(grid, context):
+    """Train with the contender of the run configuration, and write ``times.json``."""
     config = context.run_config
     contender, parties, folder = config["contender"], config["parties"], Path(config["folder"])
     push, sent = grid.push_messages, []
 
-    def noted(messages):
+    def push_and_record_time(messages):
         messages = list(messages)
         if messages:
             sent.append(time.monotonic())
         return push(messages)
 
-    grid.push_messages = noted
+    grid.push_messages = push_and_record_time
     first = {"w": np.zeros(config["d"], np.float32)}
     if contender in METHODS:
         from fedplus.flower import FedPlus
@@ -41,6 +42,6 @@ def main(grid, context):
         )
         arrays = ArrayRecord({"w": Array(first["w"])})
         strategy.start(grid, arrays, num_rounds=config["rounds"], timeout=600)
-    told = folder / "told"
-    told.write_text(json.dumps([*sent, time.monotonic()]))
-    told.replace(folder / "told.json")
+    temporary = folder / "times.tmp"
+    temporary.write_text(json.dumps([*sent, time.monotonic()]))
+    temporary.replace(folder / "times.json")

@@ -173,7 +173,7 @@ def test_a_proxy_that_refuses_is_named(cache, monkeypatch):
 
 
 def test_a_server_that_closes_at_once_is_reported_in_words(cache):
-    """A server that accepts the connection and closes it without an answer."""
+    """The server accepts the connection and closes it without an answer."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/a"
 

@@ -48,7 +48,7 @@ def test_femnist_reads_the_archive_of_emnist(monkeypatch, tmp_path):
                     archive.writestr(name, gzip.compress(encode_idx(array), 1))
 
     place_file(monkeypatch, tmp_path, femnist, "EMNIST", "emnist/gzip.zip", femnist._read, write)
-    for _ in range(2):  # The second time from the cache.
+    for _ in range(2):  # The second time it is read from the cache.
         federation = load("femnist", parties=40, seed=1)
     assert federation.parties == 40
     assert federation.info.classes == tuple("abcdefghij")

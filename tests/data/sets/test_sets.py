@@ -171,7 +171,7 @@ def test_synthetic_labels_do_not_depend_on_zeta():
 
 
 def test_synthetic_with_fedproxs_reading_is_nearly_single_class():
-    """FACTS: with a stable argmax about 22 of 30 parties are single-class, mean majority 0.966."""
+    """With a stable argmax about 22 of 30 parties have a single class; the mean majority is 0.966."""
     single, majority = [], []
     for seed in range(5):
         held = class_counts(load("synthetic", seed=seed, reading="deviation"))
@@ -198,9 +198,8 @@ def test_synthetic_centred_at_0_has_many_classes_per_party():
         share = held / held.sum(1, keepdims=True)
         assert share.max(1).mean() < 0.4
         assert (share > 0.05).sum(1).mean() > 5
-        assert (class_counts(load("synthetic", seed=seed)) > 0).sum(
-            1
-        ).mean() < 3  # With the paper's settings.
+        paper = load("synthetic", seed=seed)
+        assert (class_counts(paper) > 0).sum(1).mean() < 3
 
 
 def test_the_first_parties_keep_their_samples():

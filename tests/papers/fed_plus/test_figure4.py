@@ -15,7 +15,7 @@ from papers.fed_plus import evaluation, fedprox_federations, figure4_report
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedplus.KappaWarning")
 
-# Section 5.2 and FedProx's code: η, μ, rounds (Sent140: 800 there), parties.
+# η, μ, rounds and parties of section 5.2 and FedProx's code, which has 800 rounds for Sent140.
 STATED = {
     "synthetic": (0.01, 1.0, 200, 30), "mnist": (0.03, 1.0, 100, 1000),
     "femnist": (0.003, 1.0, 200, 200), "sent140": (0.3, 0.01, 200, 772),

@@ -26,7 +26,7 @@ from papers.fed_plus import grids, specs
 pytestmark = pytest.mark.filterwarnings("ignore::fedplus.KappaWarning")
 
 THEIRS = ("scaffold", "pfedme", "perfedavg", "apfl", "fedavg+", "fedgeomed+", "fedcomed+")
-# Table 2 as printed, a line a data set, in the order of THEIRS.
+# Table 2 as printed: one line per data set, in the order of THEIRS.
 PRINTED = {
     "mnist-robust-n10": (81.4, 89.4, 87.3, 88.3, 87.0, 91.5, 80.5),
     "mnist-robust-n50": (82.3, 85.5, 85.7, 81.3, 86.7, 91.4, 79.4),
@@ -35,7 +35,7 @@ PRINTED = {
     "synthetic-regression": (2764, 4268, 2780, 1606, 1966, 1048, 1074),
 }
 TABLE2 = sorted(f"table2-{name}" for name in PRINTED)
-# Section 5.1: batch size, η, σ.
+# The batch size, η and σ of section 5.1.
 SETTINGS = {"mnist": (20, 0.02, 15.0), "synthetic-regression": (10, 0.0001, 1.0)}
 RATES = {"scaffold": ("eta_l",), "perfedavg": ("alpha", "beta"), "pfedme": ("eta", "eta_inner")}
 PULLS = {"pfedme": "lam", "ditto": "lam", "fedprox": "sigma"}
@@ -209,7 +209,7 @@ def test_specifications_state_every_setting_of_data_model_and_methods(name):
 
 @pytest.mark.parametrize("committed", sorted(path.name for path in RESULTS.glob("*.toml")))
 def test_committed_runs_are_those_of_the_specification(committed):
-    """Cohort, rounds, local work, batch size and seeds of papers/fed_plus/results/*.toml."""
+    """Compare cohort, rounds, local work, batch size and seeds of papers/fed_plus/results/*.toml."""
     ran = tomllib.loads((RESULTS / committed).read_text(encoding="utf-8"))
     name = committed.removesuffix(".toml").removesuffix("-tuned")
     spec = load_spec(name)

@@ -55,7 +55,7 @@ def prose(page):
 
 @pytest.mark.parametrize("name", spec_names())
 def test_the_page_states_how_each_specification_is_trained(name):
-    """Cohort, rounds, local work, batch size and seeds, each compared with the specification."""
+    """Compare cohort, rounds, local work, batch size and seeds with the specification."""
     page = PAGE.read_text(encoding="utf-8")
     (row,) = re.findall(rf"^\| `{name}` \| (.*) \|$", page, re.MULTILINE)
     cohort, rounds, work, batch_size, seeds = row.split(" | ")

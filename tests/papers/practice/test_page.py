@@ -92,7 +92,7 @@ def test_federations_called_tenth_have_a_tenth_of_the_parties_and_four_times_the
 
 
 def test_trials_are_as_many_as_the_budget_and_the_best_is_chosen(scores):
-    """Without the pieces: the candidates are drawn anew, their scores are in trials.json."""
+    """The pieces are not needed: candidates are drawn again, and trials.json has their scores."""
     budget = load_grids()["budget"]["candidates"]
     trials = read_json(RESULTS / "trials.json")
     for (name, method), record in scores.items():
@@ -216,7 +216,7 @@ def test_settings_at_the_edge_are_mostly_the_largest_eta(scores):
 
 
 def test_the_winning_combination_of_mr_mtl_was_not_drawn_for_fedgeomed_plus(scores):
-    """On the schools: a limit of the budget, which the page states."""
+    """This is a limit of the budget on the schools, which the page states."""
     spec = specs()["school"]
     assert scores["school", "mr-mtl-warm"]["settings"] == "eta = 0.01, sigma = 3, share = 0.5"
     drawn = draw_candidates(spec, FAMILIES["main"]["fedgeomed+warm"])
