@@ -71,7 +71,9 @@ def simulated(party, model, names, optimizer, gradient):
         return jnp.concatenate([np.ravel(arrays[name]) for name in model])
 
     def unflatten(w):
-        return {n: part.reshape(shapes[n]) for n, part in zip(model, np.split(w, ends), strict=True)}
+        return {
+            n: part.reshape(shapes[n]) for n, part in zip(model, np.split(w, ends), strict=True)
+        }
 
     def flat_gradient(w, batch):
         return flatten(gradient(unflatten(np.array(w, np.float32))))

@@ -83,12 +83,15 @@ def test_a_replaced_node_that_is_forgotten_later_does_not_count_either(train):
     np.testing.assert_allclose(later.state.w_global, expected, atol=1e-6)
 
 
-def test_more_parties_than_announced_all_count(train):
-    """Parties that have replied always count. A restart can announce another number."""
+def test_more_parties_than_announced_all_count(train, log_lines):
+    """Parties that have replied always count, with a warning. A restart can announce another number."""
     two = train(FIRST, 1, [1, 2, 3], parties=2)
+    assert any("3 parties have replied or left, more than parties=2" in line for line in log_lines)
+    log_lines.clear()
     expected = sum(trained_model(k, 1) for k in range(3)) / 3
     np.testing.assert_allclose(two.state.w_global, expected, atol=1e-6)
     more = train(FIRST, 2, [4], parties=PARTIES)
+    assert not any("parties=" in line for line in log_lines)
     expected = (expected * 3 + trained_model(3, 1)) / PARTIES
     np.testing.assert_allclose(more.state.w_global, expected, atol=1e-6)
 
