@@ -4,11 +4,13 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping
+from logging import WARNING
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.common import log
 
 from fedplus._checkpoint_file import Checkpoint, list_checkpoints, round_of_file, save
 from fedplus._pull import ParameterPull
@@ -207,24 +209,36 @@ class Party:
             An iterator over the numbers of the steps, from 0.
 
         Raises:
-            SettingError: No limit is given, or a limit is not positive.
+            SettingError: No limit is given, a limit is not positive, or the method trains some layers
+                only in later steps, as FedRep does after its ``head_steps``.
         """
         is_limited = steps is not None or seconds is not None
         allowed = "limited by steps, by seconds, or both"
         require(is_limited, "local_steps", "neither steps nor seconds", allowed)
         if steps is not None:
             require_integer("steps", steps)
+            require(
+                steps > self._rule.last_begin, "steps", f"{steps} per round",
+                f"more than {self._rule.last_begin:g}, the steps of the layers that are trained first",
+                "Else this party never trains the others. For FedRep, set steps higher or the "
+                "method's head_steps lower.",
+            )  # fmt: skip
         if seconds is not None:
             require_number(seconds, "seconds", above=0)
         end = float("inf") if seconds is None else self._start_time + seconds
         return self._step_numbers(steps, end)
 
-    @staticmethod
-    def _step_numbers(steps: int | None, end: float) -> Iterator[int]:
+    def _step_numbers(self, steps: int | None, end: float) -> Iterator[int]:
         number = 0
         while number == 0 or (number != steps and time.monotonic() < end):
             yield number
             number += 1
+        if number <= self._rule.last_begin:
+            log(
+                WARNING, "Round %s: the time was enough for %s steps, and some layers are trained only "
+                "after %g: allow more seconds, or set the method's head_steps lower", self.round,
+                number, self._rule.last_begin,
+            )  # fmt: skip
 
     def reply(
         self, arrays: Mapping[str, NumpyArray], metrics: Mapping[str, float] | None = None,
