@@ -113,6 +113,35 @@ def test_a_diverged_model_is_neither_saved_nor_sent(tmp_path):
     assert Party(message(round_=2), context(), tmp_path).own_model["bias"][0] == 1.0
 
 
+def losses(before, after):
+    return {"start-loss": before, "end-loss": after}
+
+
+@pytest.mark.parametrize("after", [np.nan, np.inf, 3.1])
+def test_a_model_whose_loss_rose_much_is_neither_saved_nor_sent(after, tmp_path):
+    party = Party(message(), context(), tmp_path)
+    with pytest.raises(fp.SettingError, match=r"end-loss must be at most 3 .*steps diverged"):
+        party.reply(model(1.0), losses(2.0, after))
+    assert Party(message(round_=2), context(), tmp_path).own_model["bias"][0] == 0.0
+
+
+def test_a_loss_may_rise_up_to_that_of_the_first_round_and_by_half(tmp_path):
+    """A good model may become worse for some rounds, while w̃ pulls at it."""
+    Party(message(), context(), tmp_path).reply(model(1.0), losses(2.0, 0.1))
+    Party(message(round_=2), context(), tmp_path).reply(model(2.0), losses(0.1, 2.9))
+    party = Party(message(round_=3), context(), tmp_path)
+    with pytest.raises(fp.SettingError, match=r"at most 3 \(start-loss was 0\.1\), got 3\.1\."):
+        party.reply(model(3.0), losses(0.1, 3.1))
+    party.reply(model(3.0), losses(-4.0, -3.0))
+    assert Party(message(round_=4), context(), tmp_path).own_model["bias"][0] == 3.0
+
+
+def test_one_loss_alone_is_refused(tmp_path):
+    party = Party(message(), context(), tmp_path)
+    with pytest.raises(fp.SettingError, match="both start-loss and end-loss, or neither, got end-"):
+        party.reply(model(1.0), {"end-loss": 1.0})
+
+
 @pytest.mark.parametrize(
     ("arrays", "error"),
     [
