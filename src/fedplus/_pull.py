@@ -49,9 +49,13 @@ class ParameterPull(NamedTuple):
         """Return True if the result depends on the parameter before the step."""
         return self != ParameterPull(self.kappa)
 
+    def is_scheduled(self, step: int) -> bool:
+        """Return True if this step of the round, counted from 0, is from ``begin`` to ``end``."""
+        return self.begin <= step < self.end
+
     def is_trained(self, step: int) -> bool:
         """Return True if this step of the round, counted from 0, trains the parameter."""
-        return self.share > 0 and self.begin <= step < self.end
+        return self.share > 0 and self.is_scheduled(step)
 
     def apply(
         self, before: NumpyArray | None, w: NumpyArray, anchor: NumpyArray, step: int

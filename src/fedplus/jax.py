@@ -53,7 +53,8 @@ class Pull(NamedTuple):
 
     η, κ and the anchor w̃ + v_k are part of the state, so that a step is compiled once for all rounds.
     If the method has settings by layer, each parameter is pulled with its own κ; a layer with a smaller
-    η takes a smaller share of the step, and a layer that is not trained in a step stays as it is.
+    η takes a smaller share of the step. A layer that is not trained in a step stays as it is, and the
+    optimizer gets gradients of zero for it, so that it gathers no momentum.
 
     Args:
         optimizer: A function from a learning rate to an Optax optimizer, such as ``optax.sgd``: its
@@ -83,14 +84,20 @@ class Pull(NamedTuple):
 
     def update(self, grads: Any, state: PullState, params: Any) -> tuple[Any, PullState]:
         """Return the updates for ``optax.apply_updates``, and the next state."""
-        updates, inner = self._inner.update(grads, state.inner, params)
+
+        def is_scheduled(pull: ParameterPull) -> Any:
+            return (pull.begin <= state.step) & (state.step < pull.end)
+
+        def select_scheduled(grad: Any, pull: ParameterPull) -> Any:
+            return jnp.where(is_scheduled(pull), grad, 0).astype(grad.dtype)
 
         def move(update: Any, w: Any, anchor: Any, pull: ParameterPull) -> Any:
-            kappa, share, begin, end = pull
-            moved = kappa * share * update + (1 - kappa) * (anchor - w)
-            is_trained = (share > 0) & (begin <= state.step) & (state.step < end)
+            moved = pull.kappa * pull.share * update + (1 - pull.kappa) * (anchor - w)
+            is_trained = (pull.share > 0) & is_scheduled(pull)
             return jnp.where(is_trained, moved, 0).astype(update.dtype)
 
+        grads = jax.tree.map(select_scheduled, grads, state.pulls)
+        updates, inner = self._inner.update(grads, state.inner, params)
         moves = jax.tree.map(move, updates, params, state.anchor, state.pulls)
         return moves, state._replace(inner=inner, step=state.step + 1)
 

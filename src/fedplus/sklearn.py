@@ -18,7 +18,8 @@ The federated parameters are ``coef_`` and ``intercept_`` of linear models (``SG
 ``SGDRegressor`` process a minibatch sample by sample, networks all at once.)
 """
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from fedplus._types import NumpyArray
 from fedplus.check import require
 
 LINEAR, LAYERED = ("coef_", "intercept_"), ("coefs_", "intercepts_")
+OPTIMIZER, BACKPROP = "_optimizer", "_backprop"
+"""A network's optimizer, which it creates in ``partial_fit``, and its method that returns gradients."""
 
 
 def initialise(estimator: Any, features: int, classes: Iterable[Any] | None = None) -> Any:
@@ -39,7 +42,8 @@ def initialise(estimator: Any, features: int, classes: Iterable[Any] | None = No
         classes: All labels that any party may have; None for a regression.
 
     Returns:
-        The same estimator. The parameters of linear models are zero.
+        The same estimator. The parameters of linear models are zero, and a network's optimizer has
+        no momentum.
     """
     batch_size = getattr(estimator, "batch_size", 1)
     x = np.zeros((batch_size if isinstance(batch_size, int) else 1, features))
@@ -51,6 +55,8 @@ def initialise(estimator: Any, features: int, classes: Iterable[Any] | None = No
     for name in LINEAR:
         if hasattr(estimator, name):
             getattr(estimator, name)[...] = 0.0
+    if hasattr(estimator, OPTIMIZER):  # It has done a step with the zeros above.
+        delattr(estimator, OPTIMIZER)
     return estimator
 
 
@@ -60,7 +66,8 @@ class Pull:
     w ← κ·w + (1 − κ)·(w̃ + v_k)
 
     If the method has settings by layer, each parameter is pulled with its own κ; a layer with a smaller
-    η takes a smaller share of the step, and a layer that is not trained in a step stays as it is.
+    η takes a smaller share of the step. A layer that is not trained in a step stays as it is, and its
+    gradient is set to zero, so that the momentum of a network's optimizer does not contain it.
 
     Args:
         estimator: An estimator that ``initialise`` has returned.
@@ -82,12 +89,36 @@ class Pull:
             for name, array in _parameters(self.estimator).items()
             if self._pulls[name].needs_before
         }
-        self.estimator.partial_fit(x, y, **options)
+        with self._zero_waiting_gradients():
+            self.estimator.partial_fit(x, y, **options)
         for name, array in _parameters(self.estimator).items():
             pull = self._pulls[name]
             array[...] = pull.apply(before.get(name), array, self._anchor[name], self._step)
         self._step += 1
         return self
+
+    @contextlib.contextmanager
+    def _zero_waiting_gradients(self) -> Iterator[None]:
+        """Let a network use gradients of zero for the layers that are not trained in this step."""
+        waiting = [n for n, pull in self._pulls.items() if not pull.is_scheduled(self._step)]
+        if not (waiting and hasattr(self.estimator, LAYERED[0])):
+            yield
+            return
+        backprop = getattr(self.estimator, BACKPROP)
+
+        def backprop_scheduled(*args: Any) -> Any:
+            loss, *gradients = backprop(*args)
+            for kind, arrays in zip(LAYERED, gradients, strict=True):
+                for number, array in enumerate(arrays):
+                    if f"{kind}/{number}" in waiting:
+                        array[...] = 0.0
+            return loss, *gradients
+
+        setattr(self.estimator, BACKPROP, backprop_scheduled)
+        try:
+            yield
+        finally:
+            delattr(self.estimator, BACKPROP)
 
 
 def arrays(estimator: Any) -> dict[str, NumpyArray]:

@@ -32,7 +32,8 @@ class Pull:
     w ← κ·w + (1 − κ)·(w̃ + v_k)
 
     If the method has settings by layer, each parameter is pulled with its own κ; a layer with a smaller
-    η takes a smaller share of the step, and a layer that is not trained in a step stays as it is.
+    η takes a smaller share of the step. A layer that is not trained in a step stays as it is, and its
+    gradient is set to zero before the optimizer's step, so that it gathers no momentum.
 
     Args:
         optimizer: An optimizer of the model's parameters. Its learning rate should be the method's η,
@@ -68,12 +69,19 @@ class Pull:
 
     def step(self, closure: Any = None) -> Any:
         """Do a step of the optimizer, then the pull; return the loss of the closure, if any."""
+
+        def with_cleared() -> Any:
+            loss = closure()
+            self._clear_waiting_gradients()
+            return loss
+
         before = {
             parameter: parameter.detach().clone()
             for parameter, _, pull in self._pulled
             if pull.needs_before
         }
-        loss = self.optimizer.step() if closure is None else self.optimizer.step(closure)
+        self._clear_waiting_gradients()
+        loss = self.optimizer.step() if closure is None else self.optimizer.step(with_cleared)
         with torch.no_grad():
             for parameter, anchor, pull in self._pulled:
                 if pull.needs_before:
@@ -83,6 +91,12 @@ class Pull:
                     parameter.lerp_(anchor, 1 - pull.kappa)
         self._step += 1
         return loss
+
+    def _clear_waiting_gradients(self) -> None:
+        """Set the gradients of the layers that are not trained in this step to zero."""
+        for parameter, _, pull in self._pulled:
+            if parameter.grad is not None and not pull.is_scheduled(self._step):
+                parameter.grad.zero_()
 
 
 def arrays(model: torch.nn.Module) -> dict[str, NumpyArray]:

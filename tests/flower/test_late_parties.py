@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fedplus as fp
-from fedplus.flower import FedPlus
-from linear_federation import PARTIES, gradient_step, make_grid, samples, zeros
+from fedplus.flower import FedPlus, InProcessGrid
+from linear_federation import PARTIES, gradient_step, make_app, samples, zeros
 
 ETA = 0.1
 CURRENT = fp.FedPlus(fp.LocalSolve(fp.Zero(), eta=ETA), aggregate=fp.Mean())
@@ -16,9 +16,9 @@ FIRST = CURRENT.replace(join="first")
 def train(tmp_path):
     """Return a function that trains on from the same folders and returns the strategy."""
 
-    def train(method, rounds, connected, **settings):
+    def train(method, rounds, connected, ids=PARTIES, **settings):
         strategy = FedPlus(method, rounds=rounds, folder=tmp_path / "server", **settings)
-        grid = make_grid(method, tmp_path)
+        grid = InProcessGrid(make_app(method, tmp_path), ids)
         grid.connected = connected
         strategy.run(grid, zeros())
         return strategy
@@ -63,12 +63,35 @@ def test_a_party_that_left_for_good_does_not_count_whether_it_has_replied_or_not
     np.testing.assert_allclose(back.state.w_global, expected, atol=1e-6)
 
 
-def test_more_parties_than_announced_all_count(train):
-    """Parties that have replied always count. A restart can announce another number."""
+def test_a_forgotten_party_that_returns_with_a_new_key_counts_once(train):
+    """Also if the old node stays in ``forget``; w̃ has the first model once for each of the others."""
+    train(FIRST, 1, [1, 2], parties=PARTIES)
+    train(FIRST, 2, [1], parties=PARTIES, forget=[2])
+    for round_ in (3, 4):
+        later = train(FIRST, round_, [1, 20], parties=PARTIES, forget=[2], ids=[1, 20, 3, 4, 5])
+        expected = (trained_model(0, round_) + trained_model(1, round_ - 1)) / PARTIES
+        np.testing.assert_allclose(later.state.w_global, expected, atol=1e-6)
+    assert later.state.parties == [1, 20]
+
+
+def test_a_replaced_node_that_is_forgotten_later_does_not_count_either(train):
+    train(FIRST, 1, [1, 2], parties=PARTIES)
+    ids = [1, 20, 3, 4, 5]
+    train(FIRST, 2, [1, 20], parties=PARTIES, ids=ids)
+    later = train(FIRST, 3, [1, 20], parties=PARTIES, forget=[2], ids=ids)
+    expected = (trained_model(0, 3) + trained_model(1, 3)) / PARTIES
+    np.testing.assert_allclose(later.state.w_global, expected, atol=1e-6)
+
+
+def test_more_parties_than_announced_all_count(train, log_lines):
+    """Parties that have replied always count, with a warning. A restart can announce another number."""
     two = train(FIRST, 1, [1, 2, 3], parties=2)
+    assert any("3 parties have replied or left, more than parties=2" in line for line in log_lines)
+    log_lines.clear()
     expected = sum(trained_model(k, 1) for k in range(3)) / 3
     np.testing.assert_allclose(two.state.w_global, expected, atol=1e-6)
     more = train(FIRST, 2, [4], parties=PARTIES)
+    assert not any("parties=" in line for line in log_lines)
     expected = (expected * 3 + trained_model(3, 1)) / PARTIES
     np.testing.assert_allclose(more.state.w_global, expected, atol=1e-6)
 

@@ -9,6 +9,7 @@ from fedplus.flower import Party
 from fedplus.flower.in_process_grid import set_sender
 from fedplus.flower.local_rule import rule_to_message
 from fedplus.flower.records import to_record
+from fedplus.layers import Layer, Layers
 from linear_federation import zeros
 
 METHOD = fp.presets.fedcomed_plus(eta=0.1, sigma=0.5, delta=0.2)
@@ -112,6 +113,35 @@ def test_a_diverged_model_is_neither_saved_nor_sent(tmp_path):
     assert Party(message(round_=2), context(), tmp_path).own_model["bias"][0] == 1.0
 
 
+def losses(before, after):
+    return {"start-loss": before, "end-loss": after}
+
+
+@pytest.mark.parametrize("after", [np.nan, np.inf, 3.1])
+def test_a_model_whose_loss_rose_much_is_neither_saved_nor_sent(after, tmp_path):
+    party = Party(message(), context(), tmp_path)
+    with pytest.raises(fp.SettingError, match=r"end-loss must be at most 3 .*steps diverged"):
+        party.reply(model(1.0), losses(2.0, after))
+    assert Party(message(round_=2), context(), tmp_path).own_model["bias"][0] == 0.0
+
+
+def test_a_loss_may_rise_up_to_that_of_the_first_round_and_by_half(tmp_path):
+    """A good model may become worse for some rounds, while w̃ pulls at it."""
+    Party(message(), context(), tmp_path).reply(model(1.0), losses(2.0, 0.1))
+    Party(message(round_=2), context(), tmp_path).reply(model(2.0), losses(0.1, 2.9))
+    party = Party(message(round_=3), context(), tmp_path)
+    with pytest.raises(fp.SettingError, match=r"at most 3 \(start-loss was 0\.1\), got 3\.1\."):
+        party.reply(model(3.0), losses(0.1, 3.1))
+    party.reply(model(3.0), losses(-4.0, -3.0))
+    assert Party(message(round_=4), context(), tmp_path).own_model["bias"][0] == 3.0
+
+
+def test_one_loss_alone_is_refused(tmp_path):
+    party = Party(message(), context(), tmp_path)
+    with pytest.raises(fp.SettingError, match="both start-loss and end-loss, or neither, got end-"):
+        party.reply(model(1.0), {"end-loss": 1.0})
+
+
 @pytest.mark.parametrize(
     ("arrays", "error"),
     [
@@ -157,6 +187,42 @@ def test_local_steps_are_limited_by_number_and_by_time(tmp_path, monkeypatch):
     for limits in ({}, {"steps": 0}, {"seconds": -1}):
         with pytest.raises(fp.SettingError, match="must be"):
             party.local_steps(**limits)
+
+
+LAYOUT = [("bias", 1), ("weight", 3)]
+FEDREP = fp.presets.fedrep(LAYOUT, eta=0.1, private=["bias"], head_steps=3)
+
+
+def shared_message(method):
+    return message({"weight": zeros()["weight"]}, method=method)
+
+
+def test_steps_that_never_reach_the_second_layers_are_refused(tmp_path):
+    """FedRep trains the head for head_steps, then the body: a round needs more steps than that."""
+    party = Party(shared_message(FEDREP), context(), tmp_path, initial=zeros())
+    with pytest.raises(fp.SettingError, match=r"^steps must be more than 3, .* got 3 per round\."):
+        party.local_steps(3)
+    assert len(list(party.local_steps(4))) == 4
+    assert len(list(Party(message(), context(), tmp_path / "other").local_steps(1))) == 1
+
+
+def test_a_time_limit_before_the_second_layers_is_logged(tmp_path, monkeypatch, log_lines):
+    clock = iter(range(1000))  # Each call of the clock adds a second.
+    monkeypatch.setattr("fedplus.flower.party.time.monotonic", lambda: next(clock))
+    party = Party(shared_message(FEDREP), context(), tmp_path, initial=zeros())
+    assert len(list(party.local_steps(seconds=4))) == 4
+    assert log_lines == []
+    party = Party(shared_message(FEDREP), context(), tmp_path, initial=zeros())
+    assert len(list(party.local_steps(seconds=3))) == 3
+    (line,) = log_lines
+    assert "Round 1: the time was enough for 3 steps, and some layers" in line
+
+
+def test_layers_that_are_never_trained_need_no_steps(tmp_path):
+    """A frozen layer may begin late."""
+    parts = {"bias": Layer(eta=0.0, begin_step=9), "*": Layer()}
+    method = Layers(parts, LAYOUT).method(eta=0.1)
+    assert list(Party(message(method=method), context(), tmp_path).local_steps(1)) == [0]
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere", "", "a/b"])

@@ -203,6 +203,44 @@ def test_parties_that_reconnect_train_again(tmp_path):
     np.testing.assert_allclose(strategy.state.w_global, expected.state.w_global, atol=1e-6)
 
 
+def test_a_party_whose_loss_rises_much_is_named_in_the_log_and_counted(tmp_path, log_lines):
+    """Its steps diverge in every round; the server uses only the other parties' models."""
+    method, data, app = fp.presets.fedavg(eta=0.1), samples(), ClientApp()
+
+    @app.train()
+    def train(message, context):
+        k = context.node_config["partition-id"]
+        party = Party(message, context, tmp_path / str(k))
+
+        def loss(w):
+            x, y = data[k]
+            return float(np.mean((x @ w["weight"].T + w["bias"] - y[:, None]) ** 2))
+
+        w = party.start
+        for _ in range(STEPS):
+            w = party.pull(gradient_step(w, *data[k], 5.0 if k == 1 else 0.1))
+        return party.reply(w, {"start-loss": loss(party.start), "end-loss": loss(w)})
+
+    folder = tmp_path / "server"
+    strategy = FedPlus(method, rounds=3, folder=folder)
+    strategy.run(InProcessGrid(app, PARTIES), zeros())
+    assert [(reply.round, reply.node) for reply in strategy.dropped.recent] == [
+        (1, 2),
+        (2, 2),
+        (3, 2),
+    ]
+    named = [line for line in log_lines if "dropped the reply of node 2: " in line]
+    assert len(named) == 3
+    assert all("end-loss must be at most" in line and "diverged" in line for line in named)
+    lines = RunFolder(folder).lines
+    assert [line["figures"]["dropped"] for line in lines] == [[1], [1], [1]]
+    without = FedPlus(method, rounds=3)
+    grid = make_grid(method, tmp_path / "b")
+    grid.connected = [1, 3, 4, 5]
+    without.run(grid, zeros())
+    np.testing.assert_allclose(strategy.state.w_global, without.state.w_global, atol=1e-6)
+
+
 def with_arrays(reply, arrays):
     reply.content = RecordDict(
         {"arrays": ArrayRecord(arrays), "metrics": MetricRecord({"num-examples": 1})}

@@ -72,6 +72,36 @@ def test_the_app_trains_in_process_and_its_own_tests_pass(app, framework):
     assert "4 passed" in run(app, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
+JOIN_FIRST = """
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import fedplus as fp
+from fedplus.flower import InProcessGrid
+from my_app import party, server
+
+config = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+server.make_method = lambda: fp.presets.fedavg_plus(eta=0.1, sigma=0.5).replace(join="first")
+grid = InProcessGrid(party.app, 4, run_config=config)
+grid.connected = [1]
+config |= {"rounds": 1, "least": 1, "parties": 4}
+state = server.run_federation(grid, config, Path("server")).state
+assert np.any(state.models[1])
+np.testing.assert_allclose(state.w_global, state.models[1] / 4, atol=1e-6)
+"""
+
+
+@pytest.mark.parametrize("framework", ["numpy"])
+def test_the_parties_of_the_configuration_count_with_join_first(
+    app, framework, tmp_path, monkeypatch
+):
+    """Three of four parties have not replied yet; the first model, with which they count, is zero."""
+    pytest.importorskip("flwr")
+    monkeypatch.setenv("FEDPLUS_STATE", str(tmp_path / "state"))
+    run(app, "-c", JOIN_FIRST)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -78,6 +78,8 @@ def accept_reply(state: ServerState, reply: Reply) -> int | None:
         )  # fmt: skip
         state.models.pop(replaced, None)
         state.joined.discard(replaced)
+        state.departed.discard(replaced)
+        state.replaced.add(replaced)
         del state.identities[replaced]
         if replaced in state.parties and reply.node not in state.parties:
             state.parties[state.parties.index(replaced)] = reply.node
@@ -88,6 +90,7 @@ def accept_reply(state: ServerState, reply: Reply) -> int | None:
     state.models[reply.node] = reply.w
     state.joined.add(reply.node)
     state.departed.discard(reply.node)
+    state.replaced.discard(reply.node)
     return replaced
 
 

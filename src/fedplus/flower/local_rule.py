@@ -50,6 +50,13 @@ class LocalRule(NamedTuple):
         by_name = {name: pull.kappa for name, pull in self.pulls.items()}
         return by_name if len(set(by_name.values())) > 1 else next(iter(by_name.values()))
 
+    @property
+    def last_begin(self) -> float:
+        """The number of steps after which all layers have begun that are trained at all."""
+        return max(
+            (p.begin for p in self.pulls.values() if p.share > 0 and p.begin < p.end), default=0
+        )
+
     def anchor(self, w_k: NumpyArray, w_global: NumpyArray) -> NumpyArray:
         """Return w̃ + v_k of the shared layers, the point to which each step is pulled."""
         theta = self.prox(w_k - w_global)  # Alg. 1, l. 11

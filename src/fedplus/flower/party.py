@@ -4,11 +4,13 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping
+from logging import WARNING
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.common import log
 
 from fedplus._checkpoint_file import Checkpoint, list_checkpoints, round_of_file, save
 from fedplus._pull import ParameterPull
@@ -38,6 +40,9 @@ from fedplus.flower.restore import latest_intact_checkpoint
 
 MODEL, PRIVATE_PREFIX, EXTRA_PREFIX = "w", "private/", "extra/"
 """Names of the arrays in a party's checkpoint."""
+START_LOSS, END_LOSS = "start-loss", "end-loss"
+"""Names of the metrics by which a party notices that its steps diverged."""
+ADVICE = "Try a lower learning rate."
 
 
 class Party:
@@ -112,11 +117,13 @@ class Party:
         make_folder(self._folder)
         self._lock = PartyLock(self._folder, context.node_id)
         self._secret = secrets.token_hex(32)
+        self._first_loss: float | None = None
         w_k, private, self.extra = self._load(config.get(OTHERS, ()))
         if w_k is None or w_k.shape != w_global.shape:  # A new party, or another model.
             first = records.array_records.get(FIRST)
             w_k = w_global if first is None else self._shapes.flatten(from_record(first))
             private, self.extra = self._initial_private(initial), {}
+            self._first_loss = None
         self._all_shapes = Shapes.from_arrays(self.global_model | private)
         start, anchor = self._rule.start(w_k, w_global), self._rule.anchor(w_k, w_global)
         self.start = self._with_private(start, private)
@@ -207,53 +214,70 @@ class Party:
             An iterator over the numbers of the steps, from 0.
 
         Raises:
-            SettingError: No limit is given, or a limit is not positive.
+            SettingError: No limit is given, a limit is not positive, or the method trains some layers
+                only in later steps, as FedRep does after its ``head_steps``.
         """
         is_limited = steps is not None or seconds is not None
         allowed = "limited by steps, by seconds, or both"
         require(is_limited, "local_steps", "neither steps nor seconds", allowed)
         if steps is not None:
             require_integer("steps", steps)
+            require(
+                steps > self._rule.last_begin, "steps", f"{steps} per round",
+                f"more than {self._rule.last_begin:g}, the steps of the layers that are trained first",
+                "Else this party never trains the others. For FedRep, set steps higher or the "
+                "method's head_steps lower.",
+            )  # fmt: skip
         if seconds is not None:
             require_number(seconds, "seconds", above=0)
         end = float("inf") if seconds is None else self._start_time + seconds
         return self._step_numbers(steps, end)
 
-    @staticmethod
-    def _step_numbers(steps: int | None, end: float) -> Iterator[int]:
+    def _step_numbers(self, steps: int | None, end: float) -> Iterator[int]:
         number = 0
         while number == 0 or (number != steps and time.monotonic() < end):
             yield number
             number += 1
+        if number <= self._rule.last_begin:
+            log(
+                WARNING, "Round %s: the time was enough for %s steps, and some layers are trained only "
+                "after %g: allow more seconds, or set the method's head_steps lower", self.round,
+                number, self._rule.last_begin,
+            )  # fmt: skip
 
     def reply(
         self, arrays: Mapping[str, NumpyArray], metrics: Mapping[str, float] | None = None,
         extra: Mapping[str, NumpyArray] | None = None,
     ) -> Message:  # fmt: skip
-        """Save w_k (l. 14, 8) and return the reply. A model with NaN or Inf is not saved or sent.
+        """Save w_k (l. 14, 8) and return the reply. A model that diverged is neither saved nor sent.
 
         Args:
             arrays: The new w_k by name.
-            metrics: Numbers for the server, such as ``num-examples`` and scores.
+            metrics: Numbers for the server, such as ``num-examples`` and scores. With ``start-loss``
+                and ``end-loss``, the losses of ``start`` and of ``arrays`` on the party's training
+                samples, the model has also diverged if its loss is not finite, or larger by half than
+                both the loss of ``start`` and the ``start-loss`` of the party's first round.
             extra: Arrays that stay with the party.
 
         Returns:
             The message to return from the ``ClientApp``.
 
         Raises:
-            SettingError: The model diverged, or does not have the server's parameters.
+            SettingError: The model diverged, does not have the server's parameters, or only one of the
+                two losses is given. The server drops the reply and logs this reason.
             OSError: The model cannot be saved. The previous one is still there, and Flower reports the
                 error to the server.
         """
         is_finite = bool(np.isfinite(self._all_shapes.flatten(arrays)).all())
-        advice = "Try a lower learning rate."
-        require(is_finite, "the party's model", "NaN or Inf", "finite", advice)
+        require(is_finite, "the party's model", "NaN or Inf", "finite", ADVICE)
+        self._require_no_divergence(metrics or {})
         w = self._shapes.flatten({name: arrays[name] for name in self._shapes.names})
         saved = {MODEL: w}
         saved |= {f"{PRIVATE_PREFIX}{n}": np.asarray(arrays[n], DTYPE) for n in self._rule.private}
         saved |= {f"{EXTRA_PREFIX}{name}": np.asarray(a) for name, a in (extra or {}).items()}
         settings = {
             "federation": self._federation, "node": self._context.node_id, "secret": self._secret,
+            "first_loss": self._first_loss,
         }  # fmt: skip
         save(self._folder, Checkpoint(self.round, settings, saved))
         self._lock.release()
@@ -261,6 +285,22 @@ class Party:
         content[METRICS] = MetricRecord(dict(metrics or {}))
         content[CONFIG] = ConfigRecord({SECRET: self._secret})
         return Message(content=RecordDict(content), reply_to=self._message)
+
+    def _require_no_divergence(self, metrics: Mapping[str, float]) -> None:
+        """Require that the loss has not become much larger, if the metrics have it."""
+        given = [name for name in (START_LOSS, END_LOSS) if name in metrics]
+        if not given:
+            return
+        allowed = f"both {START_LOSS} and {END_LOSS}, or neither"
+        require(len(given) == 2, "metrics", given[0], allowed)
+        before, after = (float(metrics[name]) for name in given)
+        if self._first_loss is None:
+            self._first_loss = before
+        limit = max(before, self._first_loss)
+        limit += abs(limit) / 2
+        is_good = bool(np.isfinite(after)) and after <= limit
+        shown = f"at most {limit:.4g} ({START_LOSS} was {before:.4g})"
+        require(is_good, END_LOSS, f"{after:.4g}", shown, f"The local steps diverged. {ADVICE}")
 
     def _load(
         self, others: Any
@@ -277,6 +317,7 @@ class Party:
             return None, {}, {}
         self._require_own_folder(checkpoint, others)
         self._secret = checkpoint.settings.get("secret", self._secret)
+        self._first_loss = checkpoint.settings.get("first_loss")
         private, extra = (
             {
                 name.removeprefix(prefix): array

@@ -47,6 +47,8 @@ class ServerState:
     """The nodes that had an accepted reply."""
     departed: set[int] = dataclasses.field(default_factory=set)
     """The nodes that were forgotten and had no accepted reply since."""
+    replaced: set[int] = dataclasses.field(default_factory=set)
+    """The old nodes of parties whose key was replaced; their new nodes count instead."""
     w_first: NumpyArray | None = None
     """The first model, if parties start from it (``join="first"``)."""
     server_state: Any = ()
@@ -98,6 +100,7 @@ class ServerState:
         state.parties = list(map(int, saved.get("parties", ())))
         state.joined = set(saved.get("joined", (*nodes, *state.parties)))
         state.departed = set(saved.get("left", ()))
+        state.replaced = set(saved.get("replaced", ()))
         state.w_first = saved_arrays.get("w_first")
         leaves = sorted(name for name in saved_arrays if name.startswith(SERVER_PREFIX))
         state.server_state = [saved_arrays[name] for name in leaves]
@@ -132,11 +135,14 @@ class ServerState:
         self.changes.append({"after_round": done, "when": when, "changed": changed})
 
     def forget(self, nodes: Iterable[int]) -> None:
-        """Remove the last models and the identities of these nodes."""
+        """Remove the last models of these nodes.
+
+        Their identities stay, so that a party that returns with a new key is the same party.
+        """
         for node in nodes:
             has_model = self.models.pop(node, None) is not None
-            self.identities.pop(node, None)
-            self.departed.add(node)
+            if node not in self.replaced:
+                self.departed.add(node)
             log(
                 INFO, "forget: node %s %s", node, "is removed" if has_model else "has no model here"
             )
@@ -172,5 +178,6 @@ class ServerState:
             "skipped": self.rounds_skipped, "method": self.settings, "changes": self.changes,
             "parties": self.parties, "identities": self.identities,
             "joined": sorted(self.joined), "left": sorted(self.departed),
+            "replaced": sorted(self.replaced),
         }  # fmt: skip
         save(folder, Checkpoint(self.rounds_done, settings, arrays))

@@ -289,8 +289,13 @@ class FedPlus(Strategy):
         models = [by_node[node] for node in sorted(by_node)]
         if self._parties is not None:
             assert state.w_first is not None
-            waiting = self._parties - len(state.joined | state.departed)
-            models += [state.w_first] * waiting
+            known = len(state.joined | state.departed)
+            if known > self._parties:
+                log(
+                    WARNING, "Round %s: %s parties have replied or left, more than parties=%s: set it "
+                    "to the number of all parties so far", round_, known, self._parties,
+                )  # fmt: skip
+            models += [state.w_first] * (self._parties - known)
         result = self._aggregate(method, models)  # l. 10
         w = result.w
         if method.server_optimizer is not None:

@@ -24,7 +24,9 @@ if __name__ == "__main__":
     print(f"The app's hash, which its parties pin: {app_hash(app)}")
     print(f"Starting a SuperLink and {options.parties} SuperNodes; logs are in {options.folder}")
     with deploy_locally(app, options.folder, options.parties) as deployment:
-        run = deployment.submit(rounds=options.rounds, least=options.parties)
+        run = deployment.submit(
+            rounds=options.rounds, least=options.parties, parties=options.parties
+        )  # fmt: skip
         status = deployment.stream_log(run)
     print(f"{status}. A report: fedplus report {options.folder / 'state' / 'fedapp' / 'server'}")
     sys.exit(status != COMPLETED)

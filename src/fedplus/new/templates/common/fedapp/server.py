@@ -20,7 +20,7 @@ def run_federation(grid: Grid, config: Mapping[str, Any], folder: Path) -> FedPl
         make_method(), rounds=config["rounds"], cohort=config["cohort"] or None,
         least=config["least"], deadline=config["deadline"], patience=config["patience"],
         folder=folder, label=LABEL, forget=str(config["forget"]).replace(",", " ").split(),
-        allow_changes=config["allow-changes"],
+        parties=config["parties"], allow_changes=config["allow-changes"],
     )  # fmt: skip
     strategy.run(grid, initial_model())
     return strategy

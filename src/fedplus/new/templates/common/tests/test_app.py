@@ -13,7 +13,7 @@ from fedapp.server import run_federation
 PARTIES = 3
 CONFIG = {
     "rounds": 5, "cohort": 0, "least": 2, "deadline": 60.0, "patience": 1.0, "steps": 20,
-    "forget": "", "allow-changes": False,
+    "forget": "", "allow-changes": False, "parties": PARTIES,
 }  # fmt: skip
 
 
