@@ -187,7 +187,7 @@ def layers(
         parts: The settings of each group of layers, by a pattern over the names of parameters.
         layout: Name and size of each parameter, as ``fedplus.models.ravel`` returns it.
         eta: Learning rate η > 0 of the layers that have none of their own.
-        aggregate: The aggregator of all layers that are sent. None: the one of each ψ.
+        aggregate: The aggregator of all layers that are sent. By default that of each ψ.
         over: The models that are aggregated: of "all" parties, or of the "active" ones.
 
     Returns:
@@ -211,7 +211,7 @@ def fedper(
         layout: Name and size of each parameter, as ``fedplus.models.ravel`` returns it.
         eta: Learning rate η > 0.
         private: Patterns over the names of the parameters that never leave a party.
-        aggregate: The aggregator of the shared layers. None: the mean.
+        aggregate: The aggregator of the shared layers. By default the mean.
 
     Returns:
         The method.
@@ -237,7 +237,7 @@ def lg_fedavg(
         layout: Name and size of each parameter, as ``fedplus.models.ravel`` returns it.
         eta: Learning rate η > 0.
         shared: Patterns over the names of the parameters that are averaged.
-        aggregate: The aggregator of the shared layers. None: the mean.
+        aggregate: The aggregator of the shared layers. By default the mean.
 
     Returns:
         The method.
@@ -266,7 +266,7 @@ def fedrep(
         eta: Learning rate η > 0.
         private: Patterns over the names of the parameters of the head, which never leave a party.
         head_steps: The number of steps for the head; a round must have more.
-        aggregate: The aggregator of the shared layers. None: the mean.
+        aggregate: The aggregator of the shared layers. By default the mean.
 
     Returns:
         The method.
@@ -296,7 +296,7 @@ def fedbabu(
         eta: Learning rate η > 0.
         head: Patterns over the names of the parameters that are trained in the fine-tuning only.
         fine_tune: The number of steps with which a party adapts the whole model before it uses it.
-        aggregate: The aggregator of the other layers. None: the mean.
+        aggregate: The aggregator of the other layers. By default the mean.
 
     Returns:
         The method.
@@ -325,7 +325,7 @@ def fedavg_ft(
     Args:
         eta: Learning rate η > 0, also of the fine-tuning.
         fine_tune: The number of steps of the fine-tuning.
-        aggregate: The aggregator. None: the mean.
+        aggregate: The aggregator. By default the mean.
 
     Returns:
         The method.
@@ -344,7 +344,7 @@ def mr_mtl(*, eta: float, lam: float, aggregate: AbstractAggregator | None = Non
     Args:
         eta: Learning rate η > 0.
         lam: Strength λ ≥ 0 of the regularisation: 0 is local training, a large λ is nearly FedAvg.
-        aggregate: The aggregator. None: the mean.
+        aggregate: The aggregator. By default the mean.
 
     Returns:
         The method.
