@@ -66,7 +66,8 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
         steps.require_optimizer(self.optimizer, "Scaffold")
         require(
             self.option == 1 or self.optimizer == "sgd", "Scaffold.optimizer", self.optimizer,
-            '"sgd" with option 2', "Option 2 takes (x − y) / η_l for a sum of gradients; use option=1.",
+            '"sgd" with option 2',
+            "Option 2 takes (x − y) / η_l for a sum of gradients. Set option to 1.",
         )  # fmt: skip
 
     @override

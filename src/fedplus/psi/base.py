@@ -28,7 +28,7 @@ class AbstractPsi(ABC):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Create an instance, after registering its class with JAX if JAX has been imported since."""
+        """Create an instance. If JAX has been imported in the meantime, register the class with it."""
         register_settings()
         return super().__new__(cls)
 
