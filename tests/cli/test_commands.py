@@ -46,7 +46,7 @@ def test_compare_prints_a_table_and_writes_all_formats(study):
     assert b"Plotly" in (folder / "report.html").read_bytes()
 
 
-def test_a_study_without_one_run_trains_only_that_run(study):
+def test_resume_retrains_only_a_deleted_run(study):
     """The run's folder was deleted; the new one has the same bytes."""
     import shutil
 

@@ -54,7 +54,7 @@ def assert_same(arrays, expected, party):
     assert sum(moved) == 3  # All but the frozen one.
 
 
-def test_torch(tmp_path):
+def test_the_torch_optimizer_pulls_each_layer_like_the_party(tmp_path):
     torch = pytest.importorskip("torch")
     adapter = pytest.importorskip("fedplus.torch")
     torch.manual_seed(0)
@@ -80,7 +80,7 @@ def test_torch(tmp_path):
 
 
 @pytest.mark.parametrize("optimizer", [optax.sgd, optax.sgd(0.2)])
-def test_jax(optimizer, tmp_path):
+def test_the_optax_transformation_pulls_each_layer_like_the_party(optimizer, tmp_path):
     rng = np.random.default_rng(0)
     shapes = {"a": (3, 4), "b": (4,), "c": (4, 2), "d": (2,)}
     model = {n: rng.normal(size=shape).astype(np.float32) for n, shape in shapes.items()}
@@ -102,7 +102,7 @@ def test_jax(optimizer, tmp_path):
     assert_same(fedplus.jax.arrays(w), expected, party)
 
 
-def test_sklearn(tmp_path):
+def test_the_sklearn_estimator_is_pulled_by_layer_like_the_party(tmp_path):
     from sklearn.neural_network import MLPRegressor
 
     import fedplus.sklearn as adapter
