@@ -237,6 +237,9 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
     def replace(self, **settings: Any) -> "FedPlus":
         """Return the same method with other settings of ``FedPlus`` or of its ``LocalSolve``.
 
+        Raises:
+            SettingError: A setting does not exist, or its value is invalid.
+
         >>> from fedplus import presets
         >>> presets.fedavg(eta=0.1).replace(optimizer="adam", eta=0.001).local.optimizer
         'adam'

@@ -175,7 +175,9 @@ def test_one_wheel_is_for_all_python_versions_of_a_platform(dist):
         expected = {f"{PACKAGE}/{name}" for name in LIBRARIES} | {"fedplus/py.typed"}
         assert expected <= set(archive.namelist())
         top = {name.partition("/")[0] for name in archive.namelist()}
-        assert {name for name in top if not name.endswith(".dist-info")} == {"fedplus"}  # No papers/.
+        assert {name for name in top if not name.endswith(".dist-info")} == {
+            "fedplus"
+        }  # No papers/.
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
         assert "Root-Is-Purelib: false" in archive.read(metadata).decode()
 
