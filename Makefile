@@ -51,7 +51,11 @@ $(VENV)/.types: $(VENV)/.test
 
 $(LINT)/.ready: constraints.txt
 	$(PYTHON) -m venv $(LINT)
-	$(CONSTRAINED) $(LINT)/bin/python -m pip install --quiet ruff import-linter pre-commit
+	$(CONSTRAINED) $(LINT)/bin/python -m pip install --quiet ruff import-linter
+	@touch $@
+
+$(LINT)/.hooks: $(LINT)/.ready
+	$(CONSTRAINED) $(LINT)/bin/python -m pip install --quiet pre-commit
 	@touch $@
 
 # The installation compiles the kernels as well; hatch_build.py writes _kernels.so after its variants for newer processors.
@@ -103,7 +107,7 @@ lint: $(LINT)/.ready
 types: $(VENV)/.types
 	$(BIN)/mypy
 
-hooks: $(LINT)/.ready
+hooks: $(LINT)/.hooks
 	$(LINT)/bin/pre-commit install
 
 # Debian's Chromium, for the tests of pages; without it (and without FEDPLUS_BROWSER=required) they are skipped.

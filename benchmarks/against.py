@@ -1,6 +1,6 @@
 """Compare the speed of this checkout with that of another one, in one run.
 
-    git worktree add /tmp/before COMMIT && make -C /tmp/before .venv/.ready-dev
+    git worktree add /tmp/before COMMIT && make -C /tmp/before .venv/.test
     python benchmarks/against.py /tmp/before            # writes benchmarks/results/against-cpu.json
     python benchmarks/against.py /tmp/before --quick    # small sizes and the shortest workloads
 
@@ -70,7 +70,7 @@ def run(checkout, *args, **environment):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def in_turn(other, *args):
+def run_alternately(other, *args):
     """Run a script for the other checkout, for this one, and for the other one again.
 
     Returns:
@@ -86,7 +86,7 @@ def aggregation_shares(other, sizes):
     rows = {}
     for n, d in sizes:
         args = [str(HERE / "against.py"), other, "--worker", str(n), str(d)]
-        first, second, mine = in_turn(other, *args)
+        first, second, mine = run_alternately(other, *args)
         rows[f"{n} × {d:,}"] = {
             name: {"ms": [first[name], second[name], ms],
                    "share": round((first[name] + second[name]) / 2 / ms, 2)}
@@ -102,7 +102,7 @@ def simulation_shares(other, workloads, seconds):
     for workload in workloads:
         for method in WORKLOADS[workload]:
             script = [str(HERE / "ours.py"), "--workload", workload, "--method", method]
-            first, second, mine = in_turn(other, *script, "--seconds", str(seconds))
+            first, second, mine = run_alternately(other, *script, "--seconds", str(seconds))
             before = (first["rounds_per_second"] + second["rounds_per_second"]) / 2
             rows[f"{workload} {method}"] = row = {
                 "rounds a second": [round(before, 2), mine["rounds_per_second"]],
@@ -137,7 +137,9 @@ def main():
     parser.add_argument("--name", help="name of the other version in tables; by default its commit")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--workloads", default="A10,A50,B,C", help="workloads of the simulation")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each simulation")
+    parser.add_argument(
+        "--seconds", type=float, default=4.0, help="seconds of timed rounds per simulation"
+    )
     parser.add_argument("--no-aggregation", action="store_true", help="only the simulations")
     parser.add_argument("--worker", nargs=2, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "against-cpu.json")

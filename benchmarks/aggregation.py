@@ -4,7 +4,7 @@
     python benchmarks/aggregation.py --quick        # small sizes only
     python benchmarks/aggregation.py --no-peers     # without byzfl (on a GPU machine, say)
 
-The contenders of a comparison are timed in turn, several times over, so that a busy machine disturbs
+The contenders of a comparison are timed alternately, several times, so that a busy machine disturbs
 all alike; the median counts. Memory is the peak of a separate process, minus its memory before the
 aggregation, when W is loaded.
 """
@@ -45,14 +45,14 @@ def timed(contenders, repeats=21, least=0.5, seconds=6.0):
     for call in contenders.values():
         jax.block_until_ready(call())
     begun, order, rng = time.perf_counter(), list(contenders.items()), random.Random(0)
-    for turn in itertools.count(1):
+    for repeat in itertools.count(1):
         rng.shuffle(order)  # So that the contender after one that fills the caches varies.
         for name, call in order:
             start = time.perf_counter()
             jax.block_until_ready(call())
             times[name].append(1e3 * (time.perf_counter() - start))
         took = time.perf_counter() - begun
-        if (turn >= repeats and took > least) or (turn >= 3 and took > seconds):
+        if (repeat >= repeats and took > least) or (repeat >= 3 and took > seconds):
             break
     return {name: float(np.median(t)) for name, t in times.items()}
 
@@ -77,15 +77,21 @@ def numpy_sorted_median(w):
     return out
 
 
-def peer(python, w, turns):
+def peer(python, w, iterations):
     """Return the milliseconds of byzfl's aggregators on the same W, in its own environment.
 
-    Its geometric median runs a given number of iterations, ``turns``. With None it runs the least
+    Its geometric median runs a given number of iterations, ``iterations``. With None it runs the least
     number that reaches an accuracy of 1e-6.
     """
     with tempfile.NamedTemporaryFile(suffix=".npy") as file:
         np.save(file.name, w)
-        command = [python, str(HERE / "peer_byzfl.py"), file.name, json.dumps(turns), str(DELTA)]
+        command = [
+            python,
+            str(HERE / "peer_byzfl.py"),
+            file.name,
+            json.dumps(iterations),
+            str(DELTA),
+        ]
         run = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(run.stdout)
 
@@ -100,7 +106,7 @@ def accuracy(w, point):
     return float(np.linalg.norm(np.asarray(point) - centre) / np.median(r))
 
 
-def compare(n, d, byzfl, turns):
+def compare(n, d, byzfl, iterations):
     """Return all comparisons at one size."""
     w = models(n, d)
     j = jnp.asarray(w)
@@ -132,9 +138,9 @@ def compare(n, d, byzfl, turns):
     ms = timed(ours | others) | timed(slow, repeats=1, least=0.0)
     row = {"n": n, "d": d, "ms": ms}
     if byzfl:
-        found = peer(byzfl, w, turns.get(n))
-        turns.setdefault(n, found.pop("turns"))
-        row["turns that byzfl needs"] = turns[n]
+        found = peer(byzfl, w, iterations.get(n))
+        iterations.setdefault(n, found.pop("iterations"))
+        row["iterations that byzfl needs"] = iterations[n]
         ms |= found
         ms |= timed({"Moreau(L2), alone": ours["Moreau(L2)"]})  # byzfl runs alone as well.
     many = jnp.asarray(models(n, d, 0.3)) if on_gpu else models(n, d, 0.3)
@@ -175,7 +181,7 @@ def recursion(sizes=((10, 7850), (50, 7850), (200, 7850))):
             contenders = {"Moreau": lambda f=fast: f(w).w, "recursion": lambda s=slow: s(w).w}  # noqa: B023
             found = timed(contenders, seconds=3.0)
             found |= {"residuals": [float(fast(w).residual), float(slow(w).residual)],
-                      "turns": [int(fast(w).iterations), int(slow(w).iterations)]}  # fmt: skip
+                      "iterations": [int(fast(w).iterations), int(slow(w).iterations)]}  # fmt: skip
             rows[f"{name}, {n} × {d:,}"] = found
     return rows
 
@@ -290,9 +296,9 @@ def main():
         for s in SIZES
         if s[0] * s[1] * 4 <= BYTES_AT_MOST and (not options.quick or s[1] < 10_000)
     ]
-    rows, turns = [], {}
+    rows, iterations = [], {}
     for n, d in sizes:
-        rows.append(compare(n, d, byzfl, turns))
+        rows.append(compare(n, d, byzfl, iterations))
         print(f"{n} × {d:,}:", {k: round(v, 2) for k, v in rows[-1]["ms"].items()}, flush=True)
     extra = {"warm start, 10 of 1000 moved": warm(), "against the recursion": recursion()}
     if on_gpu:

@@ -39,9 +39,9 @@ def measure_rounds(d, repeats, rounds):
         deployment = AppDeployment(Path(name) / "deployment", [HERE / "deployment_app"])
         try:
             deployment.start(PARTIES)
-            for turn in range(repeats):
-                for contender in CONTENDERS[:: 1 if turn % 2 == 0 else -1]:
-                    folder = Path(name) / f"{turn}-{len(first[contender])}-{abs(hash(contender))}"
+            for repeat in range(repeats):
+                for contender in CONTENDERS[:: 1 if repeat % 2 == 0 else -1]:
+                    folder = Path(name) / f"{repeat}-{len(first[contender])}-{abs(hash(contender))}"
                     folder.mkdir()
                     config = {
                         "contender": contender,

@@ -6,7 +6,7 @@
     python benchmarks/lstm.py --only "fedplus, loop" "PyTorch, 1 thread"
 
 A round is 10 parties, each 10 steps of SGD on a batch of 10 sequences (25 tokens of 300 entries) with
-two layers of 256. Contenders take turns, so that a busy machine disturbs all alike; "cpu" is the CPU
+two layers of 256. Contenders alternate, so that a busy machine disturbs all alike; "cpu" is the CPU
 time of a process, which other processes hardly change. PyTorch loops over the parties, as its users do,
 with one thread and with two.
 """
@@ -126,10 +126,10 @@ def main():
         makers["PyTorch, 2 threads"] = lambda: in_torch(2, options.steps)
     contenders = {name: makers[name]() for name in options.only or makers}
     times = {name: [] for name in contenders}
-    for turn in range(options.repeats + 1):  # The first call compiles and is not counted.
+    for repeat in range(options.repeats + 1):  # The first call compiles and is not counted.
         for name, call in contenders.items():
             found = call()
-            times[name] += [found] if turn else []
+            times[name] += [found] if repeat else []
 
     share = 10 / options.steps
     rows = {

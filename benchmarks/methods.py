@@ -25,11 +25,13 @@ METHODS = ("scaffold", "ditto", "apfl", "pfedme")
 def main():
     """Run the benchmark, print its results and write them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=10.0, help="of timed rounds a run")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="seconds of timed rounds per run"
+    )
     options = parser.parse_args()
     report = {"cores": os.cpu_count(), "load before": round(os.getloadavg()[0], 1), "methods": {}}
     for method in METHODS:
-        turns = [ours("A10", method, options.seconds)]
+        repeats = [ours("A10", method, options.seconds)]
         peers = []
         for name, peer in PEERS.items():
             if method in peer.methods:
@@ -40,8 +42,8 @@ def main():
                     found = run_one(python, peer, "A10", method, options.seconds, 600)
                 peers.append(entry | found)
                 print(json.dumps(peers[-1]), flush=True)
-        turns.append(ours("A10", method, options.seconds))
-        mine = average_runs(turns)
+        repeats.append(ours("A10", method, options.seconds))
+        mine = average_runs(repeats)
         rates = {p["peer"]: p["rounds_per_second"] for p in peers if "error" not in p}
         times = {name: round(mine["rounds_per_second"] / rate, 1) for name, rate in rates.items()}
         report["methods"][method] = {"fedplus": mine, "peers": peers, "times": times}

@@ -44,7 +44,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--workload", choices=list(WORKLOADS), default="A10")
     parser.add_argument("--method", default="fedavg")
-    parser.add_argument("--active", type=int, help="parties a round, if not the workload's")
+    parser.add_argument(
+        "--active", type=int, help="active parties per round; by default the workload's"
+    )
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--each", default="auto")
     parser.add_argument("--cores", default="auto", help="a number, or auto: all")

@@ -55,12 +55,12 @@ def main():
             for way in ("vmap", "loop")
         }
         times = {way: [] for way in ways}
-        for turn in range(options.repeats + 1):  # The first call compiles and is not counted.
+        for repeat in range(options.repeats + 1):  # The first call compiles and is not counted.
             for way, call in ways.items():
                 start, cpu = time.perf_counter(), time.process_time()
                 call()
                 spent = time.perf_counter() - start, time.process_time() - cpu
-                times[way] += [spent] if turn else []
+                times[way] += [spent] if repeat else []
         shown = [
             f"{way} {1e3 * np.median(wall) / steps:8.3f} wall {1e3 * min(cpu) / steps:8.3f} cpu"
             for way, (wall, cpu) in (

@@ -29,24 +29,24 @@ def timed(call, vectors, repeats=21, least=0.5, seconds=6.0):
     return float(np.median(times))
 
 
-def turns_needed(vectors, delta):
+def iterations_needed(vectors, delta):
     """Return the least number of iterations that brings the geometric median near its limit (1e-6)."""
     exact = vectors.double()
     end = aggregators.GeometricMedian(nu=delta, T=400)(exact)
     size = float((exact - end).norm(dim=1).median())
-    for turns in (3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 90, 128):
-        found = aggregators.GeometricMedian(nu=delta, T=turns)(vectors)
+    for iterations in (3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 90, 128):
+        found = aggregators.GeometricMedian(nu=delta, T=iterations)(vectors)
         if float((found - end).norm()) <= 1e-6 * size:
             break
-    return turns
+    return iterations
 
 
-path, turns, delta = sys.argv[1], json.loads(sys.argv[2]), float(sys.argv[3])
+path, iterations, delta = sys.argv[1], json.loads(sys.argv[2]), float(sys.argv[3])
 vectors = torch.from_numpy(np.load(path))
-turns = turns or turns_needed(vectors, delta)
+iterations = iterations or iterations_needed(vectors, delta)
 found = {
-    "turns": turns,
+    "iterations": iterations,
     "byzfl median": timed(aggregators.Median(), vectors),
-    "byzfl geometric median": timed(aggregators.GeometricMedian(nu=delta, T=turns), vectors),
+    "byzfl geometric median": timed(aggregators.GeometricMedian(nu=delta, T=iterations), vectors),
 }
 print(json.dumps(found))

@@ -141,7 +141,9 @@ def main():
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--workloads", help="by default all for the device")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of timed rounds a run")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="seconds of timed rounds per run"
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     on_gpu = jax.default_backend() != "cpu"
@@ -158,14 +160,14 @@ def main():
         jobs = [(method, None) for method in METHODS[workload]]
         if on_gpu and workload == "B":
             jobs.append(("fedavg", WORKLOADS["B"].parties))
-        turns = [[ours(workload, method, options.seconds, active) for method, active in jobs]]
+        repeats = [[ours(workload, method, options.seconds, active) for method, active in jobs]]
         theirs = []
         if not (options.no_peers or on_gpu):
             theirs = measure(options.peers.split(","), [workload], options.seconds)
-            turns.append(
+            repeats.append(
                 [ours(workload, method, options.seconds, active) for method, active in jobs]
             )
-        mine = [average_runs(same) for same in zip(*turns, strict=True)]
+        mine = [average_runs(same) for same in zip(*repeats, strict=True)]
         report["verdicts"] += verdicts(mine, theirs, report["peaks"])
         report["fedplus"] += mine
         report["peers"] += theirs

@@ -76,10 +76,10 @@ def aggregation(report):
         ],
     )
     table(
-        ["ψ", "`Moreau`, ms", "`Recursion`, ms", "ratio", "turns", "residuals"],
+        ["ψ", "`Moreau`, ms", "`Recursion`, ms", "ratio", "iterations", "residuals"],
         [
             [n, f"{r['Moreau']:.2f}", f"{r['recursion']:.2f}", f"{r['recursion'] / r['Moreau']:.0f}",
-             "{} : {}".format(*r["turns"]), "{:.1e} : {:.1e}".format(*r["residuals"])]
+             "{} : {}".format(*r["iterations"]), "{:.1e} : {:.1e}".format(*r["residuals"])]
             for n, r in report["against the recursion"].items()
         ],
     )  # fmt: skip

@@ -35,7 +35,9 @@ def card(name: str) -> str:
             ("the paper", data_set.differences),
         ]
         rows.append(("settings", ", ".join(f"{k}={v}" for k, v in data_set.settings.items())))
-        missing = "\n\nIts files were not at hand when this page was made: no figures, no picture."
+        missing = (
+            "\n\nIts files were not available when this page was made: no figures, no picture."
+        )
         return head + missing + "\n\n" + table(rows)
     picture = f"![{name}: samples per party, classes per party, a few samples](pictures/{name}.png)"
     rows = card_lines(federation)

@@ -77,8 +77,8 @@ def test_all_methods_have_the_names_that_people_use():
 def test_every_method_can_be_built_and_evaluates_the_model_that_it_states(name):
     method = build(name)
     assert isinstance(method, AbstractAlgorithm)
-    assert is_adapted(method) == (METHODS[name].judged == "adapted")
-    if METHODS[name].judged == "global":
+    assert is_adapted(method) == (METHODS[name].used_model == "adapted")
+    if METHODS[name].used_model == "global":
         state = method.init([0.0, 1.0, 2.0], 4)
         assert (method.models(state) == method.w_global(state)).all()
 
@@ -158,7 +158,7 @@ def test_a_required_setting_without_a_value_for_the_command_line_is_described():
 @pytest.mark.parametrize("name", NAMES)
 def test_the_docs_have_a_true_row_for_every_method(name):
     method = METHODS[name]
-    model = f"{method.judged} model"
+    model = f"{method.used_model} model"
     cells = (f"`{name}`", model, method.keeps, method.sends, method.gradients, method.source)
     docs = Path(__file__).parents[1] / "docs/methods.md"
     assert f"| {' | '.join(cells)} |" in docs.read_text(encoding="utf-8")

@@ -134,5 +134,8 @@ def test_an_optimizer_whose_state_depends_on_shapes_cannot_keep_it():
         fp.L2(0.1), eta=0.1, keep_optimizer_state=True,
         optimizer=lambda rate: optax.adafactor(rate, min_dim_size_to_factor=2),
     )  # fmt: skip
-    with pytest.raises(fp.SettingError, match=r"optimizer must be one with a state of .*adafactor"):
+    with pytest.raises(
+        fp.SettingError,
+        match=r"optimizer must be an optimizer whose state has the same size .*adafactor",
+    ):
         fp.simulate(fp.FedPlus(local), federation(), CLASSIFIER, rounds=1, steps=1, batch_size=4)

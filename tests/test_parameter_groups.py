@@ -41,7 +41,9 @@ def entry_owners(layout, patterns):
 
 
 @given(groupings(), st.integers(0, 2**32 - 1), st.sampled_from([np.asarray, jnp.asarray]))
-def test_split_takes_the_columns_of_each_pattern_and_join_puts_them_back(grouping, seed, as_array):
+def test_split_takes_the_columns_of_each_pattern_and_concatenate_restores_the_model(
+    grouping, seed, as_array
+):
     layout, patterns = grouping
     groups = ParameterGroups(tuple(patterns), layout)
     owners = entry_owners(layout, patterns)

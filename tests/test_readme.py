@@ -45,7 +45,9 @@ def statements():
 @pytest.mark.parametrize("page", ["README.md", "docs/speed.md"])
 def test_figures_of_speed_are_those_of_the_committed_results(page):
     expected = statements()["pages"]()[page]
-    assert (ROOT / page).read_text(encoding="utf-8") == expected, "Run: benchmarks/statements.py"
+    assert (ROOT / page).read_text(encoding="utf-8") == expected, (
+        "Run: .venv/bin/python -m benchmarks.statements"
+    )
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/speed.md"])

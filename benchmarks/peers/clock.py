@@ -15,7 +15,7 @@ def arguments(methods=("fedavg",)):
     """Parse ``--workload``, ``--seconds`` and ``--method``; return the workload as a ``Workload``."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--workload", choices=list(WORKLOADS), default="A10")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of timed rounds")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds of timed rounds")
     parser.add_argument("--method", choices=methods, default="fedavg")
     parsed = parser.parse_args()
     parsed.workload = WORKLOADS[parsed.workload]
@@ -67,7 +67,7 @@ class Clock:
         self.rounds = yield from self.timed(self.seconds, warm_up=2, least=3)
 
     def timed(self, seconds, warm_up, least):
-        """Seconds of each round, after some to warm up."""
+        """Return the seconds of each round, without the first ``warm_up`` rounds, as a generator."""
         for _ in range(warm_up):
             yield
         times = [time.perf_counter()]
@@ -76,14 +76,23 @@ class Clock:
             times.append(time.perf_counter())
         return [after - before for before, after in itertools.pairwise(times)]
 
-    def report(self, peer, version, asked, losses, peak_rss_mb=None, **more):
-        """Print the line; ``losses`` of the global model: before training and at the end."""
+    def report(self, peer, version, options, losses, peak_rss_mb=None, **more):
+        """Print the result as one line of JSON.
+
+        Args:
+            peer: Name of the library.
+            version: Its version.
+            options: The parsed command line (``arguments``).
+            losses: The losses of the global model before the training and after it.
+            peak_rss_mb: The peak memory in MB. By default that of this process.
+            more: Other entries of the line.
+        """
         peak = peak_megabytes()
         line = {
             "peer": peer,
             "version": version,
-            "workload": asked.workload.name,
-            "method": asked.method,
+            "workload": options.workload.name,
+            "method": options.method,
             "rounds_per_second": round(len(self.rounds) / sum(self.rounds), 3),
             "median_round_ms": round(1e3 * statistics.median(self.rounds), 3),
             "rounds": len(self.rounds),

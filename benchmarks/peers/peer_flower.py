@@ -35,7 +35,7 @@ from workloads import check_rows, federation
 server_app = ServerApp()
 
 
-class Enough(Exception):  # noqa: N818
+class TimingDoneError(Exception):
     """Raised to end Flower's loop when enough rounds have been timed."""
 
 
@@ -46,7 +46,7 @@ def main(grid, context):
     def tick(number, arrays):
         last[0] = arrays
         if number > 0 and clock.tick():
-            raise Enough
+            raise TimingDoneError
 
     strategy = FedAvg(
         fraction_train=work.active / work.parties,
@@ -58,7 +58,7 @@ def main(grid, context):
     config = ConfigRecord({"name": work.name, "folder": str(home)})
     try:
         strategy.start(grid, initial, 10**9, train_config=config, evaluate_fn=tick)
-    except Enough:
+    except TimingDoneError:
         return
 
 

@@ -26,7 +26,7 @@ WORKLOADS = ("A10", "A50", "B", "C")
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """A script beside this file, its environment, and the methods it has beside FedAvg."""
+    """A script in this folder, its environment, and its methods other than FedAvg."""
 
     script: str
     environment: str
@@ -45,36 +45,39 @@ PEERS = {
 
 
 def environment(name, requirements):
-    """Python of the environment ``.venv-<name>`` with these requirements, made if need be.
+    """Return the Python of the environment ``.venv-<name>``; create it if it is missing or outdated.
 
     Args:
-        name: Of the environment.
+        name: The name of the environment.
         requirements: Groups of arguments to ``pip install``, installed one after another.
 
     Returns:
-        The path, or None, with one line said, where it cannot be made.
+        The path, or None if the environment cannot be created; then one line says why.
     """
     folder = ROOT / f".venv-{name}"
     python, ready = folder / "bin" / "python", folder / "ready.json"
-    wanted = json.dumps([sys.version_info[:2], requirements])
-    if ready.exists() and ready.read_text() == wanted:
+    specification = json.dumps([sys.version_info[:2], requirements])
+    if ready.exists() and ready.read_text() == specification:
         return str(python)
-    print(f"{name}: making {folder.name}", file=sys.stderr, flush=True)
+    print(f"{name}: creating {folder.name}", file=sys.stderr, flush=True)
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     commands = [[sys.executable, "-m", "venv", "--clear", str(folder)]]
     commands += [[*install, *group] for group in requirements]
     for command in commands:
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode:
-            said = last_line(run.stderr)
-            print(f"{name}: left out, cannot be installed: {said}", file=sys.stderr, flush=True)
+            reason = last_line(run.stderr)
+            print(f"{name} cannot be installed: {reason}", file=sys.stderr, flush=True)
             return None
-    ready.write_text(wanted)
+    ready.write_text(specification)
     return str(python)
 
 
 def requirements_of(peer):
-    """PyTorch first and with what it needs; the rest exactly as listed, lest they bring another."""
+    """Return a peer's groups of requirements: PyTorch with its dependencies, then the pinned packages.
+
+    The pinned packages are installed without dependencies, so that none replaces this PyTorch.
+    """
     pins = (HERE / "requirements" / f"{peer.environment}.txt").read_text().split()
     return [[TORCH]] * peer.torch + [["--no-deps", *pins]]
 
@@ -112,12 +115,12 @@ def measure(peers=tuple(PEERS), workloads=WORKLOADS, seconds=20.0, methods=False
     Args:
         peers: Names in ``PEERS``.
         workloads: Names in ``workloads.WORKLOADS``.
-        seconds: Of timed rounds.
+        seconds: How long rounds are timed in each run.
         methods: Whether to run the peers' other methods on A10 too.
-        timeout: Seconds for one run in all; by default 600 and three times ``seconds``.
+        timeout: Limit of one run in seconds; by default 600 + 3 · ``seconds``.
 
     Returns:
-        One entry a run, as the script printed it, or with an ``error``.
+        One entry per run: what the script printed, or an ``error``.
     """
     found = []
     for name in peers:
@@ -139,15 +142,15 @@ def measure(peers=tuple(PEERS), workloads=WORKLOADS, seconds=20.0, methods=False
 
 
 def main():
-    """Command line."""
+    """Parse the command line, run the peers and write their results."""
 
     def names(known):
         def parse(text):
-            wanted = text.split(",")
-            if unknown := [name for name in wanted if name not in known]:
-                said = f"{', '.join(unknown)}: not among {', '.join(known)}"
-                raise argparse.ArgumentTypeError(said)
-            return wanted
+            chosen = text.split(",")
+            if unknown := [name for name in chosen if name not in known]:
+                message = f"{', '.join(unknown)}: not among {', '.join(known)}"
+                raise argparse.ArgumentTypeError(message)
+            return chosen
 
         return parse
 
@@ -155,13 +158,15 @@ def main():
     parser.add_argument("--out", type=Path, required=True, help="where to write the JSON")
     parser.add_argument("--peers", type=names(PEERS), default=list(PEERS))
     parser.add_argument("--workloads", type=names(WORKLOADS), default=list(WORKLOADS))
-    parser.add_argument("--seconds", type=float, default=20.0, help="of timed rounds a run")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="seconds of timed rounds per run"
+    )
     parser.add_argument("--methods", action="store_true", help="SCAFFOLD and the like on A10 too")
-    asked = parser.parse_args()
-    found = measure(asked.peers, asked.workloads, asked.seconds, asked.methods)
-    temporary = asked.out.with_suffix(".tmp")
+    options = parser.parse_args()
+    found = measure(options.peers, options.workloads, options.seconds, options.methods)
+    temporary = options.out.with_suffix(".tmp")
     temporary.write_text(json.dumps(found, indent=1) + "\n")
-    temporary.replace(asked.out)
+    temporary.replace(options.out)
 
 
 if __name__ == "__main__":

@@ -60,8 +60,8 @@ class Minibatches:
         self.rng = np.random.default_rng(seed)
 
     def __len__(self):
-        wanted = self.work.steps or -(-len(self.x) // self.work.batch) * self.work.epochs
-        return int(wanted)
+        steps = self.work.steps or -(-len(self.x) // self.work.batch) * self.work.epochs
+        return int(steps)
 
     def __iter__(self):
         rows = torch.from_numpy(draw(self.work, len(self.x), self.rng))

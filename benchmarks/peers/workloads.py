@@ -92,9 +92,9 @@ def draw(work, n, rng):
 
     Each pass over the party's rows is a new permutation. The last minibatch of a round may be short.
     """
-    wanted = work.steps * work.batch if work.steps else work.epochs * n
-    passes = [rng.permutation(n) for _ in range(-(-wanted // n))]
-    return (passes[0] if len(passes) == 1 else np.concatenate(passes))[:wanted]
+    needed = work.steps * work.batch if work.steps else work.epochs * n
+    passes = [rng.permutation(n) for _ in range(-(-needed // n))]
+    return (passes[0] if len(passes) == 1 else np.concatenate(passes))[:needed]
 
 
 METHODS = {  # Settings that all contenders use for a method, so that they do the same work.

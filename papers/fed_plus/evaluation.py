@@ -57,7 +57,7 @@ def first_active_rounds_of_run(run: RunFolder) -> NumpyArray:
 def has_personal_models(run: RunFolder) -> bool:
     """Return whether the method has both personal models and a global model."""
     name = run.status["method"]
-    return METHODS[name].judged == "own" and name != "local"
+    return METHODS[name].used_model == "own" and name != "local"
 
 
 def scores_by_model(

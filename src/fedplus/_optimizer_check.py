@@ -34,8 +34,8 @@ def require_no_schedule_state(state: Any, name: str) -> None:
 def _message(name: str) -> str:
     return (
         f"{name} must be an optimizer with a constant learning rate, got one with a schedule. It would "
-        "restart in every round, because each party initialises its optimizer in every round. Use a "
-        "number instead, and train in stages with smaller ones."
+        "restart in every round, because each party initialises its optimizer in every round. Give the "
+        "schedule as eta, where it counts rounds, or set keep_optimizer_state (LocalSolve)."
     )
 
 

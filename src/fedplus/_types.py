@@ -51,6 +51,18 @@ def settings(cls: Cls) -> Cls:
     Its instances can be arguments of ``jax.jit`` (another δ does not compile again) and of ``jax.vmap``
     (several δ at once). ``__post_init__`` checks the user's values; JAX does not call it when it
     rebuilds an instance from leaves.
+
+    Args:
+        cls: A class with annotated fields. Those declared with ``static_field()`` are not leaves.
+
+    Returns:
+        The new class.
+
+    >>> @settings
+    ... class Ball:
+    ...     radius: float
+    >>> Ball(2.0)
+    Ball(radius=2.0)
     """
     settings_class: Any = dataclasses.dataclass(frozen=True)(_with_hooks(cls))
     _UNREGISTERED.append(settings_class)

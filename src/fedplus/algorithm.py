@@ -188,7 +188,7 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
             (Deviation D1 in docs/deviations.md).
         join: How a party takes part for the first time. "current": it starts at the current w̃, and
             counts in line 10 from then on. "first": it starts at the first model and counts with it
-            from the first round on, as printed in Algorithm 1 (Deviation D18 there).
+            from the first round on, as printed in Algorithm 1 (Deviation D18 in docs/deviations.md).
         private: The layers that never leave a party. None: there are none.
         server_optimizer: How w̃ moves to 𝒜(W). None: w̃ becomes 𝒜(W).
         fine_tune: The number of gradient steps, without a pull, with which a party adapts its model
@@ -236,6 +236,9 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
 
     def replace(self, **settings: Any) -> "FedPlus":
         """Return the same method with other settings of ``FedPlus`` or of its ``LocalSolve``.
+
+        Raises:
+            SettingError: A setting does not exist, or its value is invalid.
 
         >>> from fedplus import presets
         >>> presets.fedavg(eta=0.1).replace(optimizer="adam", eta=0.001).local.optimizer

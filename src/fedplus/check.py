@@ -84,6 +84,11 @@ def require_integer(name: str, value: Any, least: int = 1, kinds: Any = (int, np
     require(bool(ok), name, repr(value), f"a whole number ≥ {least}")
 
 
+def require_bool(name: str, value: Any) -> None:
+    """Require True or False; a text such as "False", which Python takes for true, is rejected."""
+    require(isinstance(value, bool), name, repr(value), "true or false")
+
+
 NEVER_TRACED = frozenset({type(None), bool, int, float, str, np.ndarray})
 """Types whose values JAX never traces."""
 

@@ -7,7 +7,7 @@ from typing import Any, final
 from fedplus._types import Layout, settings, static_field
 from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import FedPlus
-from fedplus.check import require
+from fedplus.check import require, require_bool
 from fedplus.local import LocalSolve
 from fedplus.parameter_groups import ByLayer, ParameterGroups, PrivateLayers
 from fedplus.psi import AbstractPsi, Anchor, Blocks, Zero
@@ -44,9 +44,10 @@ class Layer:
     def __post_init__(self) -> None:
         is_psi = isinstance(self.psi, AbstractPsi)
         require(is_psi, "Layer.psi", repr(self.psi), "a regulariser ψ", "E.g. L2(0.1).")
+        require_bool("Layer.private", self.private)
         is_plain = self.sigma == 0 and self.lam == 0 and isinstance(self.psi, (Anchor, Zero))
         require(
-            not self.private or is_plain, "Layer.private", "True beside ψ, σ or λ",
+            not self.private or is_plain, "Layer.private", "True together with ψ, σ or λ",
             "the only one of these settings", "Private layers have no global model to move to.",
         )  # fmt: skip
 

@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 
 from fedplus._optimizer_check import require_no_schedule, require_no_schedule_state
 from fedplus._types import Array, Vector, settings, static_field
-from fedplus.check import lookup, require, require_number
+from fedplus.check import lookup, require, require_bool, require_number
 from fedplus.kappa import warn_of_unusual_kappa
 from fedplus.parameter_groups import ByLayer, per_entry
 from fedplus.psi import AbstractPsi
@@ -114,6 +114,7 @@ class LocalSolve:
             most=1,
             advice="λ mixes w_k with w̃ (Alg. 1, l. 12); Fed+ takes 0, FedAvg 1.",
         )
+        require_bool("LocalSolve.keep_optimizer_state", self.keep_optimizer_state)
         for name in ("begin_step", "end_step"):
             if getattr(self, name) is not None:
                 require_number(getattr(self, name), f"LocalSolve.{name}", least=0)
@@ -251,9 +252,10 @@ def _unpack_state(
     """Return an optimizer's state from a raveled one, and the function that ravels it again."""
     flat, unravel_state = ravel_pytree(optimizer.init(unravel(w)))
     require(
-        flat.size == row.size, "LocalSolve.optimizer", f"a state of {flat.size} numbers",
-        f"one with a state of {row.size} numbers: for each parameter as many, whatever its shape",
-        "Optimizers with other states, such as optax.adafactor, cannot keep them.",
+        flat.size == row.size, "LocalSolve.optimizer",
+        f"one with {row.size} numbers for flat and {flat.size} for shaped parameters",
+        "an optimizer whose state has the same size whether parameters are flat or shaped",
+        "Others, such as optax.adafactor, cannot be used with keep_optimizer_state.",
     )  # fmt: skip
     return unravel_state(row.astype(flat.dtype)), lambda state: ravel_pytree(state)[0].astype(
         row.dtype

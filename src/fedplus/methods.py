@@ -8,18 +8,19 @@ from typing import Any, NamedTuple
 from fedplus import baselines, presets
 from fedplus.algorithm import AbstractAlgorithm, FedPlus
 from fedplus.check import SettingError, lookup, require
-from fedplus.local import LocalSolve
+from fedplus.local import OPTIMIZERS
 
 
 class Method(NamedTuple):
-    """A method and its costs for a party."""
+    """A method and its costs for a party. A model is the unit of ``keeps`` and ``sends``."""
 
     name: str
     make: Callable[..., AbstractAlgorithm[Any]]
     """The preset or the class of the baseline."""
     summary: str
-    judged: str
-    """The model that a party uses: "own", "global" or "adapted" (w̃ after local steps)."""
+    used_model: str
+    """The model that a party uses, and that is therefore evaluated: "own", "global" or "adapted" (w̃
+    after local steps of the party)."""
     keeps: str
     """The number of models that a party stores between rounds."""
     sends: str
@@ -32,13 +33,17 @@ class Method(NamedTuple):
     def settings(self) -> dict[str, Any]:
         """The default of each setting; ``inspect.Parameter.empty`` if it is required.
 
-        A preset also has the settings ``COMMON`` of every setting of Algorithm 1.
+        A preset also has the settings ``COMMON``, which all presets share.
         """
         return self._common | self._parameters
 
     @property
     def own_settings(self) -> dict[str, Any]:
-        """The settings of the preset or baseline itself, without ``COMMON`` for a baseline."""
+        """The defaults of the settings that this method does not share with most others.
+
+        For a preset these are the parameters of its function. For a baseline, parameters with a name
+        of ``COMMON``, such as ``optimizer``, are left out.
+        """
         parameters = self._parameters.items()
         return {name: x for name, x in parameters if self.is_preset or name not in COMMON}
 
@@ -58,21 +63,17 @@ class Method(NamedTuple):
             return {}
         # If parties send nothing, these settings have no effect.
         not_applicable = {} if self.sends != "0" else {"aggregate", "join", "fine_tune"}
-        return {name: default for name, default in COMMON.items() if name not in not_applicable}
+        return {name: x.default for name, x in COMMON.items() if name not in not_applicable}
 
     @property
     def meanings(self) -> dict[str, str]:
-        """The meaning of each setting, from the docstring of the preset or baseline.
+        """The meaning of each setting, from the docstring of the preset or baseline, or ``COMMON``.
 
         >>> lookup_method("fedavg").meanings["eta"]
         'Learning rate η > 0.'
         """
         own = parse_args_section(inspect.getdoc(self.make) or "")
-        common: dict[str, str] = {}
-        if self.is_preset:
-            for documented in (LocalSolve, FedPlus):
-                common |= parse_args_section(inspect.getdoc(documented) or "")
-        return {name: own.get(name) or common[name] for name in self.settings}
+        return {name: own.get(name) or COMMON[name].meaning for name in self.settings}
 
     def __call__(self, **settings: Any) -> AbstractAlgorithm[Any]:
         """Make the method with these settings.
@@ -99,7 +100,7 @@ class Method(NamedTuple):
         common = {
             name: value
             for name, value in settings.items()
-            if name not in parameters and value is not COMMON[name]
+            if name not in parameters and value is not COMMON[name].default
         }
         if common:
             assert isinstance(method, FedPlus)
@@ -107,15 +108,45 @@ class Method(NamedTuple):
         return method
 
 
-COMMON: dict[str, Any] = {
-    "aggregate": None,
-    "join": "current",
-    "optimizer": "sgd",
-    "keep_optimizer_state": False,
-    "fine_tune": 0,
+class CommonSetting(NamedTuple):
+    """A setting that every preset takes besides its own."""
+
+    default: Any
+    meaning: str
+
+
+COMMON: dict[str, CommonSetting] = {
+    "aggregate": CommonSetting(
+        None,
+        'The aggregator of the parties\' models, as a table such as { name = "krum" } or, in Python, '
+        "an object such as fedplus.Krum(). By default the method's own.",
+    ),
+    "join": CommonSetting(
+        "current",
+        'How a party takes part for the first time. "current": it starts at the current global '
+        'model, and is aggregated from then on. "first": it starts at the first model, which is '
+        "aggregated for it from the first round on, as printed in Algorithm 1 (Deviation D18 in "
+        "docs/deviations.md).",
+    ),
+    "optimizer": CommonSetting(
+        "sgd",
+        f"The optimizer of local steps: {', '.join(OPTIMIZERS)} or, in Python, a function from a "
+        "learning rate to an Optax transformation, such as optax.adam. Its updates for the learning "
+        "rate 1 are multiplied by η.",
+    ),
+    "keep_optimizer_state": CommonSetting(
+        False,
+        "Whether each party keeps the state of its optimizer from round to round. Otherwise every "
+        "round begins with a new state, and a party stores nothing.",
+    ),
+    "fine_tune": CommonSetting(
+        0,
+        "The number of gradient steps, without a pull, with which a party adapts its model before it "
+        "uses it. All layers are adapted, with the largest η of any layer.",
+    ),
 }
-"""The settings, with their defaults, that every preset takes besides its own; see ``FedPlus`` and
-``LocalSolve``. ``aggregate`` None is the preset's own aggregator."""
+"""The settings of ``FedPlus`` and ``LocalSolve`` that every preset takes besides its own. If
+``aggregate`` is None, the preset keeps its own aggregator."""
 
 
 def parse_args_section(docstring: str) -> dict[str, str]:
@@ -173,7 +204,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "layers", presets.layers, "Fed+ with a ψ, σ, λ and η for each group of layers", "own",
-            "1", "1 without private layers", "E", FED_PLUS,
+            "1", "1, without private layers", "E", FED_PLUS,
         ),
         Method(
             "fedavg-ft", presets.fedavg_ft, "FedAvg, fine-tuned by each party", "adapted", "0", "1",
@@ -205,21 +236,22 @@ METHODS: dict[str, Method] = {
             "E", "Reddi et al., Adaptive Federated Optimization, ICLR 2021",
         ),
         Method(
-            "fedper", presets.fedper, "a private head on a shared body", "own", "1", "the body", "E",
+            "fedper", presets.fedper, "a private head on a shared body", "own", "1",
+            "the body of the model", "E",
             "Arivazhagan et al., Federated Learning with Personalization Layers, 2019",
         ),
         Method(
             "fedrep", presets.fedrep, "FedPer, with steps of the head before steps of the body", "own",
-            "1", "the body", "E",
+            "1", "the body of the model", "E",
             "Collins et al., Exploiting Shared Representations for Personalized FL, ICML 2021",
         ),
         Method(
-            "lg-fedavg", presets.lg_fedavg, "a shared head on a private body", "own", "1", "the head",
-            "E", "Liang et al., Think Locally, Act Globally, 2020",
+            "lg-fedavg", presets.lg_fedavg, "a shared head on a private body", "own", "1",
+            "the head of the model", "E", "Liang et al., Think Locally, Act Globally, 2020",
         ),
         Method(
             "fedbabu", presets.fedbabu, "FedAvg of the body with a fixed head, then fine-tuning",
-            "adapted", "0", "the body", "E", "Oh, Kim and Yun, FedBABU, ICLR 2022",
+            "adapted", "0", "the body of the model", "E", "Oh, Kim and Yun, FedBABU, ICLR 2022",
         ),
         Method(
             "mr-mtl", presets.mr_mtl, "personal models, regularised towards their mean", "own", "1",
@@ -271,7 +303,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "fedfomo", baselines.FedFomo, "a party takes from others' models what helps it", "own",
-            "1", "1 (and is sent m)", "E, and m + 1 losses",
+            "1", "1, and receives m", "E, and m + 1 losses",
             "Zhang et al., Personalized Federated Learning with First Order Model Optimization, 2021",
         ),
         Method(

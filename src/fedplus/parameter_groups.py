@@ -149,8 +149,14 @@ class ByLayer:
 def per_entry(setting: Any) -> Any:
     """Return a number as it is, and a ``ByLayer`` as a vector with one number for each entry.
 
+    Args:
+        setting: A number or a ``ByLayer``.
+
     Raises:
         SettingError: A setting is a schedule, whose value depends on the round.
+
+    >>> per_entry(ByLayer({"head": 2.0, "*": 1.0}, (("body", 2), ("head", 1)))).tolist()
+    [1.0, 1.0, 2.0]
     """
     values = setting.values.values() if isinstance(setting, ByLayer) else [setting]
     is_resolved = not any(map(is_schedule, values))

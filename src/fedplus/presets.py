@@ -36,7 +36,13 @@ def local_sgd(*, eta: float) -> FedPlus:
     Returns:
         The method. Its global model, the mean, is for reference only; no party uses it.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Table 1, row "Local SGD without FL"; Corollary 1 (a).
+
+    >>> local_sgd(eta=0.1).join
+    'first'
     """
     return FedPlus(LocalSolve(psi=Zero(), eta=eta), join="first")
 
@@ -50,7 +56,13 @@ def fedavg(*, eta: float) -> FedPlus:
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Table 1. McMahan et al., Communication-Efficient Learning of Deep Networks, AISTATS 2017.
+
+    >>> fedavg(eta=0.1).aggregator
+    Mean()
     """
     return FedPlus(LocalSolve(psi=Anchor(), eta=eta, lam=1.0), Mean(), over="active")
 
@@ -64,7 +76,13 @@ def rfa(*, eta: float) -> FedPlus:
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Table 1. Pillutla, Kakade and Harchaoui, Robust Aggregation for Federated Learning, 2019.
+
+    >>> rfa(eta=0.1).aggregator
+    GeometricMedian(delta=0.0)
     """
     return FedPlus(LocalSolve(psi=Anchor(), eta=eta, lam=1.0), GeometricMedian(), over="active")
 
@@ -78,7 +96,13 @@ def coordinate_median(*, eta: float) -> FedPlus:
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Table 1. Yin, Chen, Kannan and Bartlett, Byzantine-Robust Distributed Learning, ICML 2018.
+
+    >>> coordinate_median(eta=0.1).aggregator
+    CoordinateMedian(delta=0.0)
     """
     return FedPlus(LocalSolve(psi=Anchor(), eta=eta, lam=1.0), CoordinateMedian(), over="active")
 
@@ -93,7 +117,13 @@ def fedprox(*, eta: float, sigma: float) -> FedPlus:
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Table 1. Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020.
+
+    >>> round(fedprox(eta=0.1, sigma=1.0).local.kappa, 3)
+    0.909
     """
     return FedPlus(LocalSolve(psi=Anchor(), eta=eta, sigma=sigma, lam=1.0), Mean(), over="active")
 
@@ -111,7 +141,13 @@ def fedavg_plus(*, eta: float, sigma: float, delta: float = 0.1, lam: float = 0.
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Table 1; "Proposed Variants of Fed+". λ is 0 except on Sent140, where it is 0.001.
+
+    >>> fedavg_plus(eta=0.1, sigma=1.0).aggregator
+    Moreau(psi=Quadratic(delta=0.1))
     """
     return FedPlus(LocalSolve(psi=Quadratic(delta), eta=eta, sigma=sigma, lam=lam))
 
@@ -129,7 +165,13 @@ def fedgeomed_plus(*, eta: float, sigma: float, delta: float = 0.3, lam: float =
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Table 1; "Proposed Variants of Fed+". λ is 0 except on Sent140, where it is 0.001.
+
+    >>> fedgeomed_plus(eta=0.1, sigma=1.0).aggregator
+    Moreau(psi=L2(delta=0.3))
     """
     return FedPlus(LocalSolve(psi=L2(delta), eta=eta, sigma=sigma, lam=lam))
 
@@ -147,7 +189,13 @@ def fedcomed_plus(*, eta: float, sigma: float, delta: float = 0.003, lam: float 
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Table 1; "Proposed Variants of Fed+". λ is 0 except on Sent140, where it is 0.001.
+
+    >>> fedcomed_plus(eta=0.1, sigma=1.0).aggregator
+    Moreau(psi=L1(delta=0.003))
     """
     return FedPlus(LocalSolve(psi=L1(delta), eta=eta, sigma=sigma, lam=lam))
 
@@ -156,8 +204,6 @@ def hybrid(
     parts: Mapping[str, AbstractPsi], layout: Layout, *, eta: float, sigma: float
 ) -> FedPlus:
     """Hybrid Fed+: personal models, a different ψ and aggregation for each group of layers (λ = 0).
-
-    E.g. ``hybrid({"head/*": L1(0.1), "*": Quadratic(0.001)}, layout, eta=0.02, sigma=1.0)``.
 
     Args:
         parts: The ψ of each group of layers, by a pattern that matches the names of its parameters.
@@ -168,7 +214,15 @@ def hybrid(
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range, or the patterns do not fit the layout.
+
     Paper: "Hybridization via the Unified Fed+ Framework with Layer-specific Ψ".
+
+    >>> layout = (("body/weight", 4), ("head/weight", 2))
+    >>> parts = {"head/*": L1(0.1), "*": Quadratic(0.001)}
+    >>> hybrid(parts, layout, eta=0.02, sigma=1.0).local.psi.parts["head/*"]
+    L1(delta=0.1)
     """
     return FedPlus(LocalSolve(psi=Blocks(parts, layout), eta=eta, sigma=sigma))
 
@@ -187,13 +241,21 @@ def layers(
         parts: The settings of each group of layers, by a pattern over the names of parameters.
         layout: Name and size of each parameter, as ``fedplus.models.ravel`` returns it.
         eta: Learning rate η > 0 of the layers that have none of their own.
-        aggregate: The aggregator of all layers that are sent. None: the one of each ψ.
+        aggregate: The aggregator of all layers that are sent. By default that of each ψ.
         over: The models that are aggregated: of "all" parties, or of the "active" ones.
 
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range, or the patterns do not fit the layout.
+
     Paper: "Hybridization via the Unified Fed+ Framework with Layer-specific Ψ".
+
+    >>> layout = (("body/weight", 4), ("head/weight", 2))
+    >>> parts = {"head/*": Layer(private=True), "*": Layer(lam=1.0)}
+    >>> layers(parts, layout, eta=0.1).private.names
+    ('head/weight',)
     """
     return Layers(parts, layout).method(eta=eta, aggregate=aggregate, over=over)
 
@@ -211,13 +273,19 @@ def fedper(
         layout: Name and size of each parameter, as ``fedplus.models.ravel`` returns it.
         eta: Learning rate η > 0.
         private: Patterns over the names of the parameters that never leave a party.
-        aggregate: The aggregator of the shared layers. None: the mean.
+        aggregate: The aggregator of the shared layers. By default the mean.
 
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range, or the patterns do not fit the layout.
+
     Paper: Arivazhagan, Aggarwal, Singh and Choudhary, Federated Learning with Personalization Layers,
     2019.
+
+    >>> fedper((("body/weight", 4), ("head/weight", 2)), eta=0.1).private.names
+    ('head/weight',)
     """
     return _private_and_averaged(layout, private, Layer(private=True), Layer(lam=1.0)).method(
         eta=eta, aggregate=aggregate, over="active"
@@ -237,12 +305,18 @@ def lg_fedavg(
         layout: Name and size of each parameter, as ``fedplus.models.ravel`` returns it.
         eta: Learning rate η > 0.
         shared: Patterns over the names of the parameters that are averaged.
-        aggregate: The aggregator of the shared layers. None: the mean.
+        aggregate: The aggregator of the shared layers. By default the mean.
 
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range, or the patterns do not fit the layout.
+
     Paper: Liang et al., Think Locally, Act Globally, 2020.
+
+    >>> lg_fedavg((("body/weight", 4), ("head/weight", 2)), eta=0.1).private.names
+    ('body/weight',)
     """
     return _private_and_averaged(layout, shared, Layer(lam=1.0), Layer(private=True)).method(
         eta=eta, aggregate=aggregate, over="active"
@@ -266,13 +340,19 @@ def fedrep(
         eta: Learning rate η > 0.
         private: Patterns over the names of the parameters of the head, which never leave a party.
         head_steps: The number of steps for the head; a round must have more.
-        aggregate: The aggregator of the shared layers. None: the mean.
+        aggregate: The aggregator of the shared layers. By default the mean.
 
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range, or the patterns do not fit the layout.
+
     Paper: Collins, Hassani, Mokhtari and Shakkottai, Exploiting Shared Representations for Personalized
     Federated Learning, ICML 2021.
+
+    >>> fedrep((("body/weight", 4), ("head/weight", 2)), eta=0.1).private.names
+    ('head/weight',)
     """
     head = Layer(private=True, end_step=head_steps)
     rest = Layer(lam=1.0, begin_step=head_steps)
@@ -296,13 +376,19 @@ def fedbabu(
         eta: Learning rate η > 0.
         head: Patterns over the names of the parameters that are trained in the fine-tuning only.
         fine_tune: The number of steps with which a party adapts the whole model before it uses it.
-        aggregate: The aggregator of the other layers. None: the mean.
+        aggregate: The aggregator of the other layers. By default the mean.
 
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range, or the patterns do not fit the layout.
+
     Paper: Oh, Kim and Yun, FedBABU: Toward Enhanced Representation for Federated Image Classification,
     ICLR 2022.
+
+    >>> fedbabu((("body/weight", 4), ("head/weight", 2)), eta=0.1).adaptation_steps
+    10
     """
     frozen = Layer(private=True, eta=0.0)
     return _private_and_averaged(layout, head, frozen, Layer(lam=1.0)).method(
@@ -325,12 +411,18 @@ def fedavg_ft(
     Args:
         eta: Learning rate η > 0, also of the fine-tuning.
         fine_tune: The number of steps of the fine-tuning.
-        aggregate: The aggregator. None: the mean.
+        aggregate: The aggregator. By default the mean.
 
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Ogier du Terrail et al., FLamby, NeurIPS 2022, section 4.3.
+
+    >>> fedavg_ft(eta=0.1).adaptation_steps
+    10
     """
     return fedavg(eta=eta).replace(fine_tune=fine_tune, aggregate=aggregate or Mean())
 
@@ -344,13 +436,19 @@ def mr_mtl(*, eta: float, lam: float, aggregate: AbstractAggregator | None = Non
     Args:
         eta: Learning rate η > 0.
         lam: Strength λ ≥ 0 of the regularisation: 0 is local training, a large λ is nearly FedAvg.
-        aggregate: The aggregator. None: the mean.
+        aggregate: The aggregator. By default the mean.
 
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range, or ηλ ≥ 1.
+
     Paper: Liu, Hu, Wu and Smith, On Privacy and Personalization in Cross-Silo Federated Learning,
     NeurIPS 2022.
+
+    >>> round(mr_mtl(eta=0.1, lam=0.5).local.eta, 3)
+    0.105
     """
     product = combine(operator.mul, eta, lam)
     require_number(product, "mr_mtl's eta · lam", least=0, below=1, advice="Take a smaller eta.")
@@ -372,7 +470,13 @@ def fedavg_decay(*, eta: float, rate: float = 1.0) -> FedPlus:
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Li, Huang, Yang, Wang and Zhang, On the Convergence of FedAvg on Non-IID Data, ICLR 2020.
+
+    >>> fedavg_decay(eta=0.1).local.eta(1)
+    0.05
     """
     schedule: Any = Inverse(eta, rate)
     return fedavg(eta=schedule)
@@ -390,7 +494,13 @@ def local_fixed_point(*, eta: float, relaxation: float = 0.5) -> FedPlus:
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Malinovsky et al., From Local SGD to Local Fixed-Point Methods, ICML 2020, Algorithm 1.
+
+    >>> local_fixed_point(eta=0.1, relaxation=0.5).local.eta
+    0.05
     """
     require_number(relaxation, "local_fixed_point's relaxation", above=0, most=1)
     return fedavg(eta=combine(operator.mul, eta, relaxation))
@@ -407,7 +517,13 @@ def fedavgm(*, eta: float, eta_server: float = 1.0, beta: float = 0.9) -> FedPlu
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution, 2019.
+
+    >>> fedavgm(eta=0.1).server_optimizer
+    MomentumServer(eta=1.0, beta=0.9)
     """
     return fedavg(eta=eta).replace(server_optimizer=MomentumServer(eta_server, beta))
 
@@ -432,7 +548,13 @@ def fedadam(
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2.
+
+    >>> fedadam(eta=0.1).server_optimizer
+    AdaptiveServer(rule='adam', eta=0.01, beta1=0.9, beta2=0.99, tau=0.001)
     """
     return fedavg(eta=eta).replace(
         server_optimizer=AdaptiveServer("adam", eta_server, beta1, beta2, tau)
@@ -459,7 +581,13 @@ def fedyogi(
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2.
+
+    >>> fedyogi(eta=0.1).server_optimizer
+    AdaptiveServer(rule='yogi', eta=0.01, beta1=0.9, beta2=0.99, tau=0.001)
     """
     return fedavg(eta=eta).replace(
         server_optimizer=AdaptiveServer("yogi", eta_server, beta1, beta2, tau)
@@ -480,7 +608,13 @@ def fedadagrad(
     Returns:
         The method.
 
+    Raises:
+        SettingError: A setting is out of its range.
+
     Paper: Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2.
+
+    >>> fedadagrad(eta=0.1).server_optimizer
+    AdaptiveServer(rule='adagrad', eta=0.1, beta1=0.0, beta2=0.99, tau=0.001)
     """
     server = AdaptiveServer("adagrad", eta_server, beta1, tau=tau)
     return fedavg(eta=eta).replace(server_optimizer=server)

@@ -253,6 +253,10 @@ def _show_values(schedule: AbstractSchedule) -> str:
 def combine(function: Callable[..., Any], *inputs: Any) -> Any:
     """Return ``function(*inputs)``; if an input is a schedule, the schedule of these values.
 
+    Args:
+        function: The function, of as many numbers as there are inputs.
+        inputs: Numbers, schedules or functions of the round.
+
     >>> import operator
     >>> combine(operator.mul, 2.0, 3.0), combine(operator.mul, Inverse(1.0), 3.0)(1)
     (6.0, 1.5)
@@ -291,6 +295,10 @@ def is_schedule(value: object) -> bool:
 def at_round(method: T, t: Any) -> T:
     """Return a method, or other settings, with each schedule replaced by its value in round t.
 
+    Args:
+        method: A pytree, such as a method or an aggregator.
+        t: The round, from 0. It may be traced.
+
     >>> at_round({"eta": Linear(1.0, 0.0, rounds=2), "sigma": 3.0}, 1)
     {'eta': 0.5, 'sigma': 3.0}
     """
@@ -307,7 +315,11 @@ def at_round(method: T, t: Any) -> T:
 
 
 def schedules_of(method: Any) -> list[AbstractSchedule]:
-    """Return the schedules among the settings of a method."""
+    """Return the schedules among the settings of a method.
+
+    >>> schedules_of({"eta": WarmUp(rounds=15), "sigma": 3.0})
+    [WarmUp(rounds=15, first=1.0, then=0.0)]
+    """
     import jax
 
     return [leaf for leaf in jax.tree.leaves(method, is_leaf=is_schedule) if is_schedule(leaf)]
@@ -317,6 +329,9 @@ def constant_from(method: Any) -> float:
     """Return the first round from which on no setting changes; infinite if this is not known.
 
     Theorem 1 needs this of ψ, σ, λ and the aggregator; η may change.
+
+    Args:
+        method: A pytree, such as a method or an aggregator.
 
     >>> constant_from(WarmUp(rounds=15))
     15.0

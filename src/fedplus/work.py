@@ -249,7 +249,7 @@ def require_state(w_global: Vector, w_local: Matrix) -> int:
 
 
 def first_model(w_global: Any, parties: int) -> Vector:
-    """Return the initial global model as an array (d,), after checks."""
+    """Check the initial global model, and return it as an array of shape (d,)."""
     first: Vector = jnp.asarray(w_global)
     require(first.ndim == 1, "w_global", f"shape {first.shape}", "a raveled model, (d,)")
     require(parties >= 1, "parties", parties, "at least 1")

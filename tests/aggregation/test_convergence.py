@@ -336,7 +336,7 @@ def mutate(rng, setting, models, weights, start, delta):
 
 @pytest.mark.parametrize("setting", [ALL, NONE], ids=["float32", "float64"])
 @pytest.mark.parametrize("name", ["geometric median", "L1", "L2"])
-def test_a_search_finds_no_wrong_result(name, setting):
+def test_a_search_for_large_errors_finds_no_converged_result_beyond_the_bound(name, setting):
     """The search climbs towards larger errors of converged results."""
     rng = np.random.default_rng(0)
 

@@ -31,9 +31,9 @@ def test_a_board_for_other_machines_needs_a_token(tmp_path):
 
 
 def test_the_folder_must_exist(tmp_path):
-    with pytest.raises(SettingError, match="must be a folder"):
+    with pytest.raises(SettingError, match="must be an existing folder of runs"):
         serve(tmp_path / "absent", port=0)
-    with pytest.raises(SettingError, match="must be a folder"):
+    with pytest.raises(SettingError, match="must be an existing folder of runs"):
         app(tmp_path / "absent", hosts={"localhost"}, token=None)
 
 

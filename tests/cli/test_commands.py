@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from command import COMMAND, environment, fedplus, refused
 from fedplus import __version__
 from fedplus.cli.app import COMMANDS
+from fedplus.cli.methods import describe_method
 from fedplus.methods import METHODS
 from terminal import seen
 
@@ -44,7 +46,7 @@ def test_compare_prints_a_table_and_writes_all_formats(study):
     assert b"Plotly" in (folder / "report.html").read_bytes()
 
 
-def test_a_study_without_one_run_trains_only_that_run(study):
+def test_resume_retrains_only_a_deleted_run(study):
     """The run's folder was deleted; the new one has the same bytes."""
     import shutil
 
@@ -130,6 +132,7 @@ REFUSED = {
     "misspelt command": (["comparee", "x"], "Did you mean compare?"),
     "misspelt in a list": (["compare", "digits-robust", "--methods", "fedavg,dito"], "ditto?"),
     "not key=value": ([*RUN, "--set", "eta"], "KEY=VALUE"),
+    "no boolean": ([*RUN, "--set", "keep_optimizer_state=no"], "must be true or false, got 'no'"),
     "unknown table": ([*RUN, "--set", "trian.rounds=3"], "one of the tables"),
     "too many parties": ([*RUN, "--set", "cohort=50"], "from 1 to 4"),
     "no seeds": ([*RUN, "--seeds", "0"], "--seeds must be a whole number ≥ 1"),
@@ -261,10 +264,11 @@ def test_the_shell_can_complete_names():
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["data", "card"]])
-def test_help_has_no_escapes(command):
-    """Typer once printed ``\\[required]``."""
+def test_help_has_neither_escapes_nor_shortened_sentences(command):
+    """Typer once printed ``\\[required]``, and Click shortens a command's first sentence."""
     out, _ = fedplus(*command, "--help")
     assert "\\" not in out
+    assert not re.search(r"[a-z]\.\.\.$", out, re.MULTILINE)
 
 
 def test_the_version_is_that_of_the_package():
@@ -280,8 +284,33 @@ def test_methods_describes_every_setting_of_every_method():
         for setting in record["settings"].values():
             assert setting["meaning"]
     out, _ = fedplus("methods", "ditto")
-    for text in ("eta (required in Python; on the command line 0.02", "aggregate (default: None)"):
-        assert text in out
+    assert "eta (required in Python; on the command line 0.02" in out
+    assert "aggregate (default: the method's own)" in out
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_described_as_the_shell_takes_it(name):
+    """Defaults are TOML, and there is neither Python's None nor markup."""
+    text = describe_method(METHODS[name], 100)
+    for python in ("None", "True)", "False)", "('", "{'", "``"):
+        assert python not in text
+    for line in re.findall(r"^  \w+ \(default: (.*)\)$", text, re.MULTILINE):
+        assert line == "the method's own" or tomllib.loads(f"value = {line}")
+
+
+def test_the_cost_of_a_round_is_a_phrase_with_the_unit():
+    for name, sent in (
+        ("fedper", "the body of the model per round"), ("lg-fedavg", "the head of the model per round"),
+        ("fedfomo", "1 model per round, and receives m"), ("scaffold", "2 models per round"),
+        ("layers", "1 model per round, without private layers"), ("l2gd", "p · E models per round"),
+    ):  # fmt: skip
+        assert f"a party sends:  {sent}\n" in describe_method(METHODS[name], 100)
+
+
+@pytest.mark.parametrize(("text", "value"), [("False", "false"), ("True", "true")])
+def test_set_takes_booleans_as_python_and_toml_write_them(text, value, tmp_path):
+    fedplus(*RUN, "--set", f"keep_optimizer_state={text}", "--out", tmp_path / "r")
+    assert f"keep_optimizer_state = {value} }}" in (tmp_path / "r" / "spec.toml").read_text()
 
 
 def test_the_board_serves_and_ends_on_ctrl_c(study):

@@ -26,7 +26,7 @@ def test_list_names_every_set_and_marks_stand_ins():
     rows = {row["name"]: row for row in listed}
     assert rows["digits-robust"]["files"] == "none needed"
     assert rows["mnist"]["files"] == "to download"
-    assert rows["portfolio"]["files"] == "to be placed"
+    assert rows["portfolio"]["files"] == "download by hand"
     assert rows["femnist-standin"]["stand_in_for"] == "femnist"
     shown = run("data", "list").stdout
     assert all(name in shown for name in SETS)

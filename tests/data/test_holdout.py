@@ -71,7 +71,7 @@ def test_small_parties_are_rejected_merged_or_dropped():
     with pytest.raises(fp.SettingError, match="small must be one of refuse, merge, drop"):
         Federation.from_arrays(SMALL_PARTIES[:1], small="hide")
     clash = {"a": np.array([0]), "b": np.array([1, 2]), "a+b": np.arange(3, 40)}
-    with pytest.raises(fp.SettingError, match="joined small parties would have the same one"):
+    with pytest.raises(fp.SettingError, match="would create a second party of that name"):
         Federation.from_partition(np.ones((40, 1)), np.ones(40, int), clash, small="merge")
 
 

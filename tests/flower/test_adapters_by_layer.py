@@ -131,7 +131,7 @@ class TorchNetwork:
         return self.adapter.arrays(self.network)
 
 
-def test_torch(tmp_path):
+def test_the_torch_optimizer_pulls_each_layer_like_the_party(tmp_path):
     torch = TorchNetwork()
     party = make_party(torch.model, torch.names, tmp_path)
     expected = pulled(party, torch.gradient)
@@ -180,7 +180,7 @@ class JaxNetwork:
 
 
 @pytest.mark.parametrize("optimizer", [optax.sgd, optax.sgd(0.2)])
-def test_jax(optimizer, tmp_path):
+def test_the_optax_transformation_pulls_each_layer_like_the_party(optimizer, tmp_path):
     network = JaxNetwork()
     party = make_party(network.model, network.names, tmp_path)
     assert_same(network.train(party, optimizer), pulled(party, network.gradient), party)
@@ -233,7 +233,7 @@ class SklearnNetwork:
         return self.adapter.arrays(estimator)
 
 
-def test_sklearn(tmp_path):
+def test_the_sklearn_estimator_is_pulled_by_layer_like_the_party(tmp_path):
     network = SklearnNetwork()
     party = make_party(network.model, network.names, tmp_path)
     assert_same(network.train(party), pulled(party, network.gradient), party)

@@ -136,7 +136,7 @@ def test_a_second_party_on_the_same_folder_is_refused(tmp_path):
     assert sorted(strategy.state.models) == [1, 3]
     dropped = strategy.dropped.recent
     assert [(reply.round, reply.node) for reply in dropped] == [(1, 2), (2, 2), (3, 2)]
-    assert all("one that node 1 uses" in reply.reason for reply in dropped)
+    assert all("is used by node 1" in reply.reason for reply in dropped)
     with_cohort = FedPlus(PLUS, rounds=12, cohort=1, folder=tmp_path / "server")
     with_cohort.run(grid_with_shared_folder(tmp_path), zeros())
     assert {reply.node for reply in with_cohort.dropped.recent} == {2}

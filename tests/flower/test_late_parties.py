@@ -43,7 +43,7 @@ def test_parties_that_have_not_replied_yet_count_with_the_first_model(train):
     np.testing.assert_allclose(two.state.w_global, expected, atol=1e-6)
 
 
-def test_with_current_they_start_from_the_global_model_and_do_not_count_before(train):
+def test_late_parties_with_join_current_start_from_w_global_and_count_from_then_on(train):
     one = train(CURRENT, 1, [1])
     np.testing.assert_allclose(one.state.w_global, trained_model(0, 1), atol=1e-6)
     two = train(CURRENT, 2, [2])

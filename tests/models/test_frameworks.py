@@ -41,7 +41,7 @@ class TestEquinox:
         return eqx.filter_value_and_grad(lambda m: jnp.sum(jnp.sin(jax.vmap(m)(X))))(module)
 
     @pytest.mark.parametrize("is_instance", [True, False])
-    def test_same_outputs_and_gradient(self, eqx, is_instance):
+    def test_an_equinox_model_has_the_outputs_and_gradient_of_its_module(self, eqx, is_instance):
         module = self.make(eqx, KEY)
         model = from_equinox(
             module if is_instance else lambda key: self.make(eqx, key), task=REGRESSION
@@ -91,7 +91,7 @@ class TestLinen:
     def linen(self):
         return pytest.importorskip("flax.linen")
 
-    def test_same_outputs_and_gradient(self, linen):
+    def test_a_linen_model_has_the_outputs_and_gradient_of_its_module(self, linen):
         module = linen.Sequential([linen.Dense(6), linen.relu, linen.Dense(3)])
         params = module.init(KEY, X)["params"]
 
@@ -119,7 +119,7 @@ class TestNNX:
         return pytest.importorskip("flax.nnx")
 
     @pytest.mark.parametrize("is_instance", [True, False])
-    def test_same_outputs_and_gradient(self, nnx, is_instance):
+    def test_an_nnx_model_has_the_outputs_and_gradient_of_its_module(self, nnx, is_instance):
         def make(key):
             rngs = nnx.Rngs(key)
             return nnx.Sequential(

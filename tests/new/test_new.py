@@ -110,7 +110,7 @@ def test_the_parties_of_the_configuration_count_with_join_first(
         (["class"], "the app itself do not use, got 'class'."),
         (["numpy"], "the app itself do not use, got 'numpy'."),
         (["deployment"], "the app itself do not use, got 'deployment'."),
-        (["here"], "name must be that of a new folder, got here, which exists."),
+        (["here"], "FOLDER must be a new folder, got here, which exists."),
         (["x", "--framework", "jaxx"], "framework must be one that fedplus knows, got 'jaxx'. Did you"),
     ],
 )  # fmt: skip

@@ -20,6 +20,8 @@ import pytest
 from packaging.tags import Tag, platform_tags
 from packaging.utils import parse_wheel_filename
 
+import fedplus
+
 pytestmark = pytest.mark.xdist_group("packaging")  # One worker builds the wheel, for all tests.
 
 ROOT = Path(__file__).parents[2]
@@ -172,15 +174,25 @@ def test_one_wheel_is_for_all_python_versions_of_a_platform(dist):
     with zipfile.ZipFile(wheel) as archive:
         expected = {f"{PACKAGE}/{name}" for name in LIBRARIES} | {"fedplus/py.typed"}
         assert expected <= set(archive.namelist())
+        top = {name.partition("/")[0] for name in archive.namelist()}
+        assert {name for name in top if not name.endswith(".dist-info")} == {
+            "fedplus"
+        }  # No papers/.
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
         assert "Root-Is-Purelib: false" in archive.read(metadata).decode()
 
 
-def test_the_sdist_contains_the_kernel_sources_and_no_library(dist):
+def test_the_sdist_contains_what_a_checkout_needs_and_no_library(dist):
     with tarfile.open(only(dist, "*.tar.gz")) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"csrc/kernels.cc", "hatch_build.py", "pyproject.toml"} <= names
+    assert {"CITATION.cff", "CONTRIBUTING.md", "Makefile", "constraints.txt"} <= names
     assert not [name for name in names if name.endswith(".so")]
+
+
+def test_the_citation_has_the_version_of_the_package():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    assert f"version: {fedplus.__version__}" in citation
 
 
 def test_the_wheel_works_without_a_compiler(installed, no_compiler):

@@ -161,7 +161,7 @@ def test_a_core_waits_for_another_for_longer_than_a_minute():
 
 
 @given(st.integers(1, 300), st.integers(1, 64))
-def test_no_fewer_devices_would_keep_the_largest_share(parties, most):
+def test_fewest_devices_is_the_least_number_with_the_same_largest_share(parties, most):
     def largest_share(devices):
         return math.ceil(parties / devices)
 

@@ -26,7 +26,7 @@ MAX_ITERATIONS = 300
 LINE_SEARCH_AFTER = 12
 """The number of iterations after which each step is a line search."""
 CONJUGATE_EVERY = 3
-"""One in so many line searches is in a conjugate direction; such directions alone may stall."""
+"""Every third line search is in a conjugate direction. With only such directions, it may stall."""
 MAX_STEP = {4: 1e-6, 8: 1e-11}
 """The longest step at which the iteration may stop, relative to the median distance of the models from
 w, by the number of bytes of an entry."""

@@ -234,7 +234,7 @@ def incremental_medians(
 
 
 def _scalar(delta: Any, w_local: Any) -> Any:
-    """Return δ in the dtype of W, clipped to its range, where a larger δ has the same effect."""
+    """Return δ in the dtype of W. A δ beyond its range is reduced, which changes no result."""
     xp, info = namespace(w_local, delta), np.finfo(w_local.dtype)
     return xp.asarray(xp.clip(delta, 0, info.max / 8), w_local.dtype)
 

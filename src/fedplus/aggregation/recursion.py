@@ -10,7 +10,7 @@ from typing_extensions import override
 from fedplus._types import Array, Matrix, Vector, epsilon, settings, static_field
 from fedplus.aggregation import kernels
 from fedplus.aggregation.base import AbstractAggregator, Aggregate
-from fedplus.check import require, require_integer, require_number
+from fedplus.check import require, require_bool, require_integer, require_number
 from fedplus.psi import AbstractPsi
 
 
@@ -50,6 +50,7 @@ class Recursion(AbstractAggregator):
         )
         require_number(self.tolerance, "Recursion.tolerance", above=0)
         require_integer("Recursion.max_iterations", self.max_iterations, 1)
+        require_bool("Recursion.accelerated", self.accelerated)
 
     @override
     def solve(self, w_local: Matrix, weights: Vector | None, start: Vector | None) -> Aggregate:

@@ -11,7 +11,7 @@ from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.check import require, require_number
+from fedplus.check import require_bool, require_number
 from fedplus.local import (
     Batch,
     Grad,
@@ -51,7 +51,7 @@ class APFL(AbstractBaseline[APFLState]):
         eta: Learning rate η > 0 of w_k, v_k and α_k.
         alpha: The first α_k, in [0, 1]: 0 is FedAvg, 1 is local training.
         adaptive: True to learn α_k, False to keep its first value.
-        aggregate: The aggregator of the w_k. None: the mean.
+        aggregate: The aggregator of the w_k. By default the mean.
         optimizer: The optimizer of w_k and v_k, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Deng, Kamani and Mahdavi, Adaptive Personalized Federated Learning, 2020, Algorithm 1, with
@@ -70,7 +70,7 @@ class APFL(AbstractBaseline[APFLState]):
     def __post_init__(self) -> None:
         require_number(self.eta, "APFL.eta", above=0)
         require_number(self.alpha, "APFL.alpha", least=0, most=1, advice="0: FedAvg, 1: local.")
-        require(isinstance(self.adaptive, bool), "APFL.adaptive", self.adaptive, "True or False")
+        require_bool("APFL.adaptive", self.adaptive)
         steps.require_aggregator(self.aggregate, "APFL")
         steps.require_optimizer(self.optimizer, "APFL")
 

@@ -37,7 +37,7 @@ class Ditto(AbstractBaseline[DittoState]):
     Args:
         eta: Learning rate η > 0 of both models.
         lam: Regularisation λ ≥ 0: 0 is local training, a large λ is nearly FedAvg.
-        aggregate: The aggregator of the parties' versions of w. None: the mean.
+        aggregate: The aggregator of the parties' versions of w. By default the mean.
         optimizer: The optimizer of both models, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Li, Hu, Beirami and Smith, Ditto: Fair and Robust Federated Learning Through Personalization,

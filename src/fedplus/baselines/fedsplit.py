@@ -40,7 +40,8 @@ class FedSplit(AbstractBaseline[FedSplitState]):
     Args:
         s: Step size s > 0 of the proximal step.
         eta: Learning rate η > 0 of the gradient steps that approximate it.
-        aggregate: The aggregator of all z_k, with the last one of each inactive party. None: the mean.
+        aggregate: The aggregator of all z_k, with the last one of each inactive party. By default
+            the mean.
         optimizer: The optimizer of these steps, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Pathak and Wainwright, FedSplit: An Algorithmic Framework for Fast Federated Optimization,

@@ -38,7 +38,7 @@ class HypCluster(AbstractBaseline[HypClusterState]):
         eta: Learning rate η > 0.
         q: The number of cluster models.
         spread: Standard deviation of the noise in the first models, which is the same in every run.
-        aggregate: The aggregator of the models of a cluster. None: the mean.
+        aggregate: The aggregator of the models of a cluster. By default the mean.
         optimizer: The optimizer of local steps, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Mansour, Mohri, Ro and Suresh, Three Approaches for Personalization with Applications to

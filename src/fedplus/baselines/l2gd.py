@@ -41,7 +41,7 @@ class L2GD(AbstractBaseline[L2GDState]):
         alpha: Step size α > 0.
         lam: Weight λ ≥ 0 of the distance to the mean: 0 is local training.
         p: Probability of a step towards the mean, 0 < p < 1.
-        aggregate: The aggregator of the x_k. None: the mean.
+        aggregate: The aggregator of the x_k. By default the mean.
 
     Paper: Hanzely and Richtárik, Federated Learning of a Mixture of Global and Local Models, 2020,
     Algorithm 1.

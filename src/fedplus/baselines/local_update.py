@@ -48,7 +48,7 @@ class LocalUpdate(AbstractBaseline[LocalUpdateState]):
         eta: Learning rate η > 0 of the server.
         gamma: Learning rate γ ≥ 0 of the local steps.
         theta: The steps whose gradients are sent: "all" or the "last".
-        aggregate: The aggregator of the parties' updates, added to x. None: the mean.
+        aggregate: The aggregator of the parties' updates, added to x. By default the mean.
 
     Paper: Charles and Konečný, On the Outsized Importance of Learning Rates in Local Update Methods,
     2020, Algorithms 1 and 2.

@@ -43,7 +43,7 @@ class Mapper(AbstractBaseline[MapperState]):
         eta: Learning rate η > 0 of the party's own model w_l.
         eta_c: Learning rate η_c > 0 of w_c, for one step per round with the mean gradient.
         lambdas: The values of λ in [0, 1] that a party tries.
-        aggregate: The aggregator of the parties' versions of w_c. None: the mean.
+        aggregate: The aggregator of the parties' versions of w_c. By default the mean.
         optimizer: The optimizer of w_l, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Mansour, Mohri, Ro and Suresh, Three Approaches for Personalization with Applications to

@@ -51,7 +51,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
         beta: Learning rate β > 0 of w.
         variant: "fo" (first-order) or "hf" (Hessian-free).
         delta: Step δ > 0 of the differences in the Hessian-free variant.
-        aggregate: The aggregator of the parties' models. None: the mean.
+        aggregate: The aggregator of the parties' models. By default the mean.
         optimizer: The optimizer of w, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Fallah, Mokhtari and Ozdaglar, Personalized Federated Learning with Theoretical Guarantees: A

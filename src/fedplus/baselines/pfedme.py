@@ -51,7 +51,7 @@ class PFedMe(AbstractBaseline[PFedMeState]):
         eta_inner: Learning rate > 0 of θ_k.
         inner: The number of steps of θ_k on each minibatch, K in the paper.
         beta: Step size β > 0 of the server towards the aggregate of the w_k; 1 takes the aggregate.
-        aggregate: The aggregator of the w_k. None: the mean.
+        aggregate: The aggregator of the w_k. By default the mean.
         optimizer: The optimizer of θ_k, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Dinh, Tran and Nguyen, Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020,

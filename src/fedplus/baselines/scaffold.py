@@ -43,7 +43,7 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
         eta_l: Local learning rate η_l > 0.
         eta_g: Step size η_g > 0 of the server towards the aggregate; 1 takes the aggregate.
         option: How c_k is updated: 1, by the gradient at x; 2, from the local steps, at no extra cost.
-        aggregate: The aggregator of the parties' models. None: the mean.
+        aggregate: The aggregator of the parties' models. By default the mean.
         optimizer: The optimizer of local steps, as in ``LocalSolve``, with a new state in every round.
 
     Paper: Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML
@@ -66,7 +66,8 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
         steps.require_optimizer(self.optimizer, "Scaffold")
         require(
             self.option == 1 or self.optimizer == "sgd", "Scaffold.optimizer", self.optimizer,
-            '"sgd" with option 2', "Option 2 takes (x − y) / η_l for a sum of gradients; use option=1.",
+            '"sgd" with option 2',
+            "Option 2 takes (x − y) / η_l for a sum of gradients. Set option to 1.",
         )  # fmt: skip
 
     @override

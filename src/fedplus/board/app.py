@@ -56,7 +56,8 @@ def app(folder: Path, *, hosts: set[str], token: str | None) -> Starlette:
     Raises:
         SettingError: The folder does not exist, or the token is empty.
     """
-    require(folder.is_dir(), "The folder of runs", folder, "a folder", "fedplus run creates one.")
+    allowed, advice = "an existing folder of runs", "fedplus run creates one."
+    require(folder.is_dir(), "FOLDER", folder, allowed, advice)
     require(token is None or token != "", "token", repr(token), "a text that is hard to guess")
     board = Starlette(
         routes=[

@@ -31,7 +31,7 @@ def data() -> None:
     import_extra("pooch", "data", "fedplus data")
 
 
-@data.command("list")
+@data.command("list", short_help="List all data sets.")
 @json_option
 def list_sets(as_json: bool) -> None:
     """List all data sets, and whether their files are on this machine."""
@@ -61,7 +61,7 @@ def list_sets(as_json: bool) -> None:
     Console().print(table)
 
 
-@data.command()
+@data.command(short_help="Download the files of a data set.")
 @name_argument
 @json_option
 def get(name: str, as_json: bool) -> None:
@@ -82,7 +82,7 @@ def get(name: str, as_json: bool) -> None:
         print(f"{name} needs no files.")
 
 
-@data.command()
+@data.command(short_help="Show where data files are.")
 @click.argument("name", required=False, shell_complete=complete_data_set)
 @json_option
 def where(name: str | None, as_json: bool) -> None:
@@ -112,7 +112,7 @@ def where(name: str | None, as_json: bool) -> None:
         print(f"{name} needs no files.")
 
 
-@data.command("card")
+@data.command("card", short_help="Describe a data set.")
 @name_argument
 @set_data_option
 @click.option("--seed", type=int, default=0, help="Seed of the random choices in the data set.")
@@ -153,7 +153,7 @@ def _state_of_files(data_set: DataSet) -> str:
     if all(file.path for file in files):
         return "here"
     can_download = all(file.path or file.file.urls for file in files)
-    return "to download" if can_download else "to be placed"
+    return "to download" if can_download else "download by hand"
 
 
 def _print_json(value: Any) -> None:

@@ -1,5 +1,5 @@
-"""How a command is stopped by Ctrl-C."""
+"""The exception with which Ctrl-C ends a command."""
 
 
 class InterruptedByUserError(Exception):
-    """The user pressed Ctrl-C; the text says how to go on."""
+    """The user pressed Ctrl-C; the message says how to continue."""

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import shutil
 import textwrap
 from typing import Any
@@ -58,8 +59,8 @@ def describe_method(method: Method, width: int) -> str:
     """
     facts = {
         "a party uses": _used_model(method),
-        "a party stores": f"{_count_models(method.keeps)} between rounds",
-        "a party sends": f"{_count_models(method.sends)} per round",
+        "a party stores": _count_models(method.keeps, "between rounds"),
+        "a party sends": _count_models(method.sends, "per round"),
         "gradients": f"{method.gradients} per round of E steps",
         "source": method.source,
     }
@@ -69,42 +70,62 @@ def describe_method(method: Method, width: int) -> str:
     for name, default in method.settings.items():
         lines += [f"  {name} ({_describe_default(method, name, default)})"]
         indent = " " * 6
+        meaning = method.meanings[name].replace("``", "")
         lines += textwrap.wrap(
-            method.meanings[name], max(width, 40), initial_indent=indent, subsequent_indent=indent
+            meaning, max(width, 40), initial_indent=indent, subsequent_indent=indent
         )
     return "\n".join(lines)
 
 
 def _describe_default(method: Method, name: str, default: Any) -> str:
     """Describe a default; for a required setting, what the command line takes in its place."""
+    if default is None:
+        return "default: the method's own"
     if default is not EMPTY:
-        return f"default: {list(default) if isinstance(default, tuple) else default}"
+        return f"default: {_as_toml(default)}"
     if name == "layout":
         return "required in Python; the command line takes it from the model"
     value = required_settings(method.name, OWN_DATA.eta).get(name)
     if value is None:
         return "required"
-    if isinstance(value, float):
-        value = f"{value:g}"
     depends = (
         "or the data set's own"
-        if value == f"{OWN_DATA.eta:g}"
+        if value == OWN_DATA.eta
         else "for eta = 0.02"
         if required_settings(method.name, 2 * OWN_DATA.eta)[name]
         != required_settings(method.name, OWN_DATA.eta)[name]
         else ""
     )
-    return f"required in Python; on the command line {value} {depends}".rstrip()
+    return f"required in Python; on the command line {_as_toml(value)} {depends}".rstrip()
+
+
+def _as_toml(value: Any) -> str:
+    """Return a value as it is written on one line in TOML, and after ``--set NAME=``.
+
+    >>> _as_toml({"*": {"psi": "l2", "delta": 0.3}, "head": [True, 1]})
+    '{ "*" = { psi = "l2", delta = 0.3 }, head = [true, 1] }'
+    """
+    if isinstance(value, dict):
+        items = (f"{_as_toml_key(key)} = {_as_toml(item)}" for key, item in value.items())
+        return f"{{ {', '.join(items)} }}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_as_toml, value))}]"
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+def _as_toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[\w-]+", key, re.ASCII) else json.dumps(key, ensure_ascii=False)
 
 
 def _used_model(method: Method) -> str:
-    return "its own model" if method.judged == "own" else f"the {method.judged} model"
+    return "its own model" if method.used_model == "own" else f"the {method.used_model} model"
 
 
-def _count_models(count: str) -> str:
-    number, _, rest = count.partition(" ")
-    noun = "model" if number == "1" else "models"
-    return f"{number} {noun} {rest}".strip() if number.isdigit() else f"{count} models"
+def _count_models(count: str, period: str) -> str:
+    """Describe a number of models, e.g. "1 model per round, and receives m" for "1, and receives m"."""
+    number, comma, rest = count.partition(",")
+    noun = "" if number.endswith("model") else " model" if number == "1" else " models"
+    return f"{number}{noun} {period}{comma}{rest}"
 
 
 def _as_record(method: Method) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def run(
         require(
             is_alone,
             "--resume",
-            "other options beside it",
+            "together with other options",
             "given alone, or with --track and --json",
         )
         resume_run(resume, track, output)

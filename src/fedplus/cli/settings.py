@@ -32,8 +32,8 @@ def parse_settings(given: Sequence[str]) -> dict[str, Any]:
     """Parse ``KEY=VALUE`` texts.
 
     Args:
-        given: The texts. A value is read as TOML (1, 0.5, true, "a", [1, 2]); what is not TOML is
-            a string.
+        given: The texts. A value is read as TOML (1, 0.5, true, "a", [1, 2]). Python's True and
+            False are read as booleans, too; any other text that is not TOML is a string.
 
     Returns:
         The values by key.
@@ -41,8 +41,8 @@ def parse_settings(given: Sequence[str]) -> dict[str, Any]:
     Raises:
         SettingError: A text is not of this form.
 
-    >>> parse_settings(["parties=50", "reading=deviation", "train.rounds=20"])
-    {'parties': 50, 'reading': 'deviation', 'train.rounds': 20}
+    >>> parse_settings(["parties=50", "reading=deviation", "train.rounds=20", "adaptive=False"])
+    {'parties': 50, 'reading': 'deviation', 'train.rounds': 20, 'adaptive': False}
     """
     settings: dict[str, Any] = {}
     for text in given:
@@ -53,5 +53,5 @@ def parse_settings(given: Sequence[str]) -> dict[str, Any]:
         try:
             settings[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
-            settings[key] = value
+            settings[key] = {"True": True, "False": False}.get(value.strip(), value)
     return settings

@@ -168,6 +168,6 @@ def _require_unused_name(
 ) -> None:
     is_used = name in large or ("+" in name and name in small)
     require(
-        not is_used, "the name of a party", repr(name),
-        "another one than that of small parties that are merged", 'Rename it, or set small to "drop".',
+        not is_used, "the name of merged small parties", repr(name), "new",
+        'Merging them would create a second party of that name. Rename one, or set small to "drop".',
     )  # fmt: skip

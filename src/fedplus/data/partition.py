@@ -95,6 +95,8 @@ def shards(parties: int, classes: int = 2, *, uneven: float = 0.0, least: int = 
 def power_law(parties: int, *, uneven: float = 2.0, least: int = 10) -> Partitioner:
     """Return a partitioner into random parts whose sizes are log-normal.
 
+    FedProx's code draws sizes in this way and calls them a power law.
+
     Args:
         parties: Number N of parties.
         uneven: Standard deviation of the logarithm of a party's size.
@@ -125,7 +127,10 @@ def by_column(values: npt.ArrayLike) -> Partitioner:
         is_valid = column.ndim == 1 and len(column) == len(y)
         require(is_valid, "column", f"shape {column.shape}", f"of {len(y)} values, one per sample")
         gaps = sum(value is None or value != value for value in column.tolist())
-        require(gaps == 0, "column", f"{gaps} samples without one", "a party for every sample")
+        if gaps:
+            raise SettingError(
+                f"column must name a party for every sample, got {gaps} missing values."
+            )
         names, party = np.unique(column, return_inverse=True)
         order = np.argsort(party, kind="stable")
         parts = np.split(order, np.cumsum(np.bincount(party, minlength=len(names)))[:-1])

@@ -75,6 +75,8 @@ def read_run(path: str | Path) -> RunFrames:
 
     Raises:
         SettingError: The path is no run folder, a file is damaged, or pandas is not installed.
+
+    E.g. ``read_run("runs/demo/fedavg-0").rounds.plot("round", "personal_mean")``.
     """
     pd = import_extra("pandas", "pandas", "read_run")
     folder = RunFolder(Path(path))

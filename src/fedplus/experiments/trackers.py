@@ -29,10 +29,18 @@ class Tracker(Protocol):
         """Start logging a new run, or continue with a resumed one."""
 
     def observe(self, line: dict[str, Any]) -> None:
-        """Log a line of ``rounds.jsonl``. A resumed run sends its earlier lines again first."""
+        """Log an evaluated round. A resumed run sends its earlier rounds again first.
+
+        Args:
+            line: The line of ``rounds.jsonl``, as a dictionary.
+        """
 
     def finish(self, state: str) -> None:
-        """Stop logging; ``state`` is that of ``status.json``: "finished", "stopped" or "failed"."""
+        """Stop logging.
+
+        Args:
+            state: How the run ended, as in ``status.json``: "finished", "stopped" or "failed".
+        """
 
 
 def line_scalars(line: dict[str, Any]) -> dict[str, float]:

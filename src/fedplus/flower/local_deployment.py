@@ -241,6 +241,9 @@ def deploy_locally(
         folder: The folder for certificates, keys, logs and models.
         parties: The number of parties.
         config: The nodes' configuration besides ``partition-id`` and ``num-partitions``.
+
+    Returns:
+        A context manager that yields the running deployment, and ends its processes at the end.
     """
     deployment = LocalDeployment(app, folder)
     try:

@@ -1,4 +1,4 @@
-"""What a server reads from its method: the shared arrays, and the settings that stay the same."""
+"""The shared arrays and the constant settings of a server's method."""
 
 from collections.abc import Mapping
 from typing import Any

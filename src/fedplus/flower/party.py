@@ -15,7 +15,7 @@ from flwr.common import log
 from fedplus._checkpoint_file import Checkpoint, list_checkpoints, round_of_file, save
 from fedplus._pull import ParameterPull
 from fedplus._types import NumpyArray
-from fedplus.check import require, require_integer, require_number
+from fedplus.check import SettingError, require, require_integer, require_number
 from fedplus.experiments.lock import PartyLock
 from fedplus.files import make_folder
 from fedplus.flower.default_state_folder import state_folder
@@ -342,12 +342,13 @@ class Party:
             checkpoint.round == self.round
             or short_identity(hash_secret(checkpoint.settings["secret"])) in others
         )
-        require(
-            not is_used, "the party's folder", f"one that node {node} uses ({self._folder})", "its own",
-            "Give each party a partition-id or a FEDPLUS_STATE of its own. If node "
-            f"{node} was this party before its key was replaced, stop its SuperNode: this party "
-            "continues with its model as soon as the server no longer sees it.",
-        )  # fmt: skip
+        if is_used:
+            raise SettingError(
+                f"Folder {self._folder} is used by node {node}. Give each party a partition-id or a "
+                f"FEDPLUS_STATE of its own. If node {node} was this party before its key was replaced, "
+                "stop its SuperNode: this party continues with its model as soon as the server no "
+                "longer sees it."
+            )
 
 
 def _default_folder(context: Context) -> Path:

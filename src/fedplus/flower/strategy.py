@@ -18,7 +18,7 @@ from typing_extensions import override
 from fedplus import algorithm
 from fedplus._types import NumpyArray
 from fedplus.aggregation import Aggregate
-from fedplus.check import require, require_integer, require_number
+from fedplus.check import SettingError, require, require_integer, require_number
 from fedplus.experiments.lock import folder_lock
 from fedplus.experiments.run_folder import CHECKPOINT
 from fedplus.files import make_folder
@@ -54,18 +54,18 @@ class FedPlus(Strategy):
         folder: The folder for the server's checkpoint, and for the rounds that ``fedplus board`` and
             ``fedplus report`` show. A new run with the same folder continues from the checkpoint.
         label: The name of the method in tables and plots.
-        forget: Nodes whose last models no longer count, such as those of parties that left. With
-            ``over="all"`` a party's last model counts until it is forgotten. A node that replies again
-            counts again.
-        parties: The number N of the federation's parties so far, with those that have not replied yet
-            and those to ``forget``. It is needed for a method with ``join="first"`` and
-            ``over="all"``: a party that has not replied yet counts with the first model.
+        forget: Nodes whose last models are no longer aggregated, such as parties that left. With
+            ``over="all"`` a party's last model is aggregated until it is forgotten. The models of a
+            node that replies again are aggregated again.
+        parties: The number N of the federation's parties so far, including those that have not replied
+            yet and those in ``forget``. It is needed for a method with ``join="first"`` and
+            ``over="all"``, which aggregates the first model for a party that has not replied yet.
         score: The name of the score that parties report as ``personal-score`` and ``global-score``,
             and which is better, "higher" or "lower".
-        allow_changes: Whether the federation may continue with another method or score than its folder
-            has, also with another number in it; otherwise that is an error. The change is logged and
-            recorded in the checkpoint and in ``status.json``. All other settings may always change;
-            another model, or other private layers, need another folder.
+        allow_changes: Whether the federation may continue although the method, a setting of it or the
+            score differs from that in its folder. Otherwise a difference is an error. Changes are
+            logged and recorded in the checkpoint and in ``status.json``. All other settings may always
+            change; another model, or other private layers, need another folder.
 
     Attributes:
         dropped: The replies that were not accepted, counted and with their reasons.
@@ -122,13 +122,8 @@ class FedPlus(Strategy):
     @property
     def state(self) -> ServerState:
         """w̃, W and the progress of the federation, available once it has started."""
-        require(
-            self._state is not None,
-            "FedPlus.state",
-            "no federation yet",
-            "read after run has begun",
-        )
-        assert self._state is not None
+        if self._state is None:
+            raise SettingError("FedPlus.state does not exist yet. Call run() before you read it.")
         return self._state
 
     def run(self, grid: Grid, arrays: Mapping[str, NumpyArray]) -> Result:

@@ -32,6 +32,9 @@ def cnn(
         channels: Number of channels of the two convolutions.
         kernel: Height and width of the kernels, an odd number.
 
+    Raises:
+        SettingError: The image is smaller than 4 × 4, the kernel is even, or another size is invalid.
+
     >>> import jax
     >>> model = cnn(shape=(28, 28, 1), classes=10)
     >>> params = model.init(jax.random.key(0))

@@ -42,6 +42,9 @@ def eiie(window: int = 31, *, channels: int = 2, filters: int = 20, cost: float 
         filters: Number of channels of the second convolution.
         cost: Cost of trading; see ``portfolio_growth``.
 
+    Raises:
+        SettingError: A size is not a positive whole number, or the window is too short.
+
     Paper: Jiang, Xu and Liang, A Deep Reinforcement Learning Framework for the Financial Portfolio
     Management Problem (2017), for the training failure of Figures 1 to 3.
 

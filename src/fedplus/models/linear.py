@@ -15,6 +15,9 @@ def linear(inputs: int, outputs: int = 1) -> Model:
         inputs: Number of entries of an input.
         outputs: Number of entries of a label.
 
+    Raises:
+        SettingError: A size is not a positive whole number.
+
     >>> import jax
     >>> model = linear(3)
     >>> params = model.init(jax.random.key(0))
@@ -33,6 +36,9 @@ def logistic(inputs: int, classes: int) -> Model:
     Args:
         inputs: Number of entries of an input.
         classes: Number of classes.
+
+    Raises:
+        SettingError: A size is not a positive whole number, or there is only one class.
 
     >>> import jax
     >>> model = logistic(784, classes=10)

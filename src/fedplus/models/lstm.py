@@ -33,6 +33,9 @@ def lstm(
         embedding: Table (V, F) of vectors. With it, inputs are tokens (B, T) of whole numbers; without
             it, vectors (B, T, F). The table is not a parameter: it is neither trained nor sent.
 
+    Raises:
+        SettingError: A size is not a positive whole number, or the embedding does not have F columns.
+
     Paper: the Sent140 experiment (2 layers of 256 over 25 tokens of GloVe's 300 entries).
 
     >>> import jax

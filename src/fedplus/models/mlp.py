@@ -36,6 +36,9 @@ def mlp(
         hidden: Size of the hidden layer, or sizes of several.
         activation: Function that is applied after each hidden layer.
 
+    Raises:
+        SettingError: A size is not a positive whole number, or there is no hidden layer.
+
     >>> import jax
     >>> model = mlp(784, classes=10, hidden=(200, 100))
     >>> params = model.init(jax.random.key(0))

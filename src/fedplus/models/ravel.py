@@ -25,6 +25,9 @@ def ravel(params: Any) -> Raveled:
     Args:
         params: A pytree with at least one array.
 
+    Raises:
+        SettingError: There is no array.
+
     >>> import jax.numpy as jnp
     >>> flat = ravel({"head": {"bias": jnp.zeros(2), "weight": jnp.ones((3, 2))}})
     >>> flat.layout

@@ -50,7 +50,7 @@ def write_app(folder: Path, framework: str) -> str:
     """
     chosen = lookup(framework, FRAMEWORKS, "framework")
     package = folder.name.replace("-", "_").lower()
-    require(not folder.exists(), "name", f"{folder}, which exists", "that of a new folder")
+    require(not folder.exists(), "FOLDER", f"{folder}, which exists", "a new folder")
     require(
         re.fullmatch("[a-z][a-z0-9_]{0,31}", package) is not None, "name", repr(folder.name),
         "at most 32 letters, digits, - and _, a letter first",

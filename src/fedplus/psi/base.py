@@ -28,21 +28,33 @@ class AbstractPsi(ABC):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Create an instance, after registering its class with JAX if JAX has been imported since."""
+        """Create an instance. If JAX has been imported in the meantime, register the class with it."""
         register_settings()
         return super().__new__(cls)
 
     @abstractmethod
     def value(self, x: Vector) -> Array:
-        """Return ψ(x), a scalar."""
+        """Return ψ(x), a scalar.
+
+        Args:
+            x: (d,).
+        """
 
     @abstractmethod
     def prox(self, x: Vector) -> Vector:
-        """Return the argmin over θ of ψ(θ) + ½‖x − θ‖², the personal part v_k for x = w_k − w̃."""
+        """Return the argmin over θ of ψ(θ) + ½‖x − θ‖², the personal part v_k for x = w_k − w̃.
+
+        Args:
+            x: (d,).
+        """
 
     @final
     def envelope(self, x: Vector) -> Array:
-        """Return the Moreau envelope min over θ of ψ(θ) + ½‖x − θ‖²; its gradient is x − prox(x)."""
+        """Return the Moreau envelope min over θ of ψ(θ) + ½‖x − θ‖²; its gradient is x − prox(x).
+
+        Args:
+            x: (d,).
+        """
         theta = self.prox(x)
         return self.value(theta) + 0.5 * ((x - theta) ** 2).sum()
 

@@ -59,15 +59,36 @@ class Blocks(AbstractPsi):
         self.groups.require_size(size)
 
     def split(self, x: Array) -> dict[str, Array]:
-        """Return each pattern's columns of ``x``, whose last axis is a raveled model."""
+        """Return each pattern's columns of ``x``.
+
+        Args:
+            x: (d,) or (..., d), raveled models.
+
+        Raises:
+            SettingError: The layout does not have d entries.
+        """
         return self.groups.split(x)
 
     def concatenate(self, blocks: Mapping[str, Array]) -> Array:
-        """Return the raveled models from each pattern's columns; the inverse of ``split``."""
+        """Return the raveled models (..., d) from each pattern's columns; the inverse of ``split``.
+
+        Args:
+            blocks: Pattern ↦ its columns, for every pattern.
+        """
         return self.groups.concatenate(blocks)
 
     def without(self, names: Collection[str]) -> "Blocks":
-        """Return the blocks of a model without these parameters."""
+        """Return the blocks of a model without these parameters.
+
+        Args:
+            names: The names of the parameters to leave out; a pattern that only they match is left out,
+                too.
+
+        >>> from fedplus.psi import L1, L2
+        >>> blocks = Blocks({"head": L1(0.1), "*": L2(0.2)}, (("body", 2), ("head", 1)))
+        >>> dict(blocks.without(["head"]).parts)
+        {'*': L2(delta=0.2)}
+        """
         layout = tuple((name, size) for name, size in self.layout if name not in names)
         owners = {self.groups.pattern_of(name) for name, _ in layout}
         return Blocks({p: part for p, part in self.parts.items() if p in owners}, layout)

@@ -8,7 +8,7 @@ from fedplus.check import require
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.report import (
     gains,
-    new_parties,
+    new_parties_section,
     party_charts,
     round_charts,
     summary,
@@ -47,7 +47,7 @@ def report_data(
         round_charts.learning_section(groups, score),
         party_charts.heat_map_section(groups, score, best),
         gains.gains_section(groups, score, best),
-        new_parties.new_parties_section(groups, score, best),
+        new_parties_section.new_parties_section(groups, score, best),
         round_charts.weight_change_section(groups),
         round_charts.lambda_path_section(groups, score),
         party_charts.personal_norm_section(groups, best),

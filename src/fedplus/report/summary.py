@@ -11,7 +11,7 @@ from fedplus.experiments.constant_answer_warning import constant_answer_warning
 from fedplus.report.formatting import Score, count_of, join_names
 from fedplus.report.groups import Group
 from fedplus.report.headline import headline
-from fedplus.report.new_parties import new_parties_warning
+from fedplus.report.new_parties_section import new_parties_warning
 from fedplus.report.run_data import RunData, mean_or_nan
 from fedplus.report.table_formats import footnote, marked_label, p_value
 from fedplus.report.tables import compare_groups

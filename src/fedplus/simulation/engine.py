@@ -34,7 +34,7 @@ MAX_ROUNDS_PER_CALL = 256
 MAX_RISE_IN_ERRORS, MAX_LOSS_RATIO = 3.0, 1.5
 """A loss diverges if it rises by more standard errors than this, or to a larger multiple of itself."""
 LARGE_COHORT = 2**20
-"""The number of entries of a cohort's models from which the program avoids a second copy of them."""
+"""If the models of a cohort have at least this many entries, the program avoids a second copy."""
 EACH_BY_NAME: dict[str, Each] = {"vmap": jax.vmap, "map": map_sequentially}
 """The ways to map a function over the cohort, by the ``each`` argument of ``simulate``."""
 

@@ -158,7 +158,18 @@ def summary(score: NumpyArray, size: NumpyArray, better: str = "higher") -> Summ
 
 
 def majority_class_accuracy(train: Split, test: Split) -> Any:
-    """Return the test accuracy (N,) of predicting each party's most frequent training label."""
+    """Return the test accuracy (N,) of predicting each party's most frequent training label.
+
+    Args:
+        train: The training samples, from which the label is taken.
+        test: The test samples of the same parties.
+
+    >>> import fedplus as fp
+    >>> parties = [([[0.0]] * 4, [1, 1, 1, 0]), ([[0.0]] * 2, [0, 0])]
+    >>> federation = fp.Federation.from_arrays(parties, parties)
+    >>> majority_class_accuracy(federation.train, federation.test).tolist()
+    [0.75, 1.0]
+    """
     accuracy = []
     for k in range(len(train.size)):
         labels, counts = np.unique(train.party(k)[1], return_counts=True)

@@ -31,17 +31,29 @@ Attack = Callable[[Matrix, Array, AttackContext], Matrix]
 
 
 def sign_flip(scale: float = 1.0) -> Attack:
-    """Return the attack that sends the opposite of the update, w̃ − c (w_k − w̃)."""
+    """Return the attack that sends the opposite of the update, w̃ − c (w_k − w̃).
+
+    Args:
+        scale: The factor c.
+    """
     return scaling(-scale)
 
 
 def scaling(scale: float = 10.0) -> Attack:
-    """Return the attack that sends a multiple of the update, w̃ + c (w_k − w̃)."""
+    """Return the attack that sends a multiple of the update, w̃ + c (w_k − w̃).
+
+    Args:
+        scale: The factor c.
+    """
     return lambda models, bad, context: context.w_global + scale * (models - context.w_global)
 
 
 def gaussian(scale: float = 1.0) -> Attack:
-    """Return the attack that sends w̃ plus noise of standard deviation ``scale`` per coordinate."""
+    """Return the attack that sends w̃ plus normal noise.
+
+    Args:
+        scale: The standard deviation of the noise in each coordinate.
+    """
 
     def attack(models: Matrix, bad: Array, context: AttackContext) -> Matrix:
         return context.w_global + scale * jax.random.normal(context.key, models.shape, models.dtype)
@@ -53,6 +65,9 @@ def a_little_is_enough(z: float = 1.5) -> Attack:
     """Return the attack that sends the honest mean minus ``z`` standard deviations per coordinate.
 
     The sent model is not an outlier in any coordinate.
+
+    Args:
+        z: The number of standard deviations.
 
     Paper: Baruch, Baruch, Goldberg, "A little is enough", 2019.
     """
@@ -67,6 +82,9 @@ def a_little_is_enough(z: float = 1.5) -> Attack:
 def inner_product(epsilon: float = 1.0) -> Attack:
     """Return the attack against the honest mean update, w̃ − ε (mean − w̃).
 
+    Args:
+        epsilon: The factor ε.
+
     Paper: Xie, Koyejo, Gupta, "Fall of empires", 2020.
     """
 
@@ -80,7 +98,11 @@ def inner_product(epsilon: float = 1.0) -> Attack:
 
 
 def not_finite(value: float = float("nan")) -> Attack:
-    """Return the attack that sends NaN or Inf, which the server drops and counts."""
+    """Return the attack that sends NaN or Inf, which the server drops and counts.
+
+    Args:
+        value: The value of all entries.
+    """
     return lambda models, bad, context: jnp.full_like(models, value)
 
 

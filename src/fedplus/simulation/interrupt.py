@@ -1,4 +1,4 @@
-"""Ctrl-C as a request to stop, which the run grants between two chunks of rounds."""
+"""Handles Ctrl-C as a request to stop, which a run obeys after the current chunk of rounds."""
 
 import contextlib
 import signal

@@ -1,4 +1,4 @@
-"""Parties that join after the training: they train beside a global model that no longer changes."""
+"""Parties that join after the training: they train with a global model that no longer changes."""
 
 from collections.abc import Callable
 from functools import partial

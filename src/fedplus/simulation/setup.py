@@ -201,7 +201,7 @@ def _put_samples(
     require(
         validation is not None, "federation", "no validation samples",
         "one with validation samples, on which this method compares models",
-        "Set validation_share=0.2.",
+        "Set validation_share to 0.2 (in the shell: --set validation_share=0.2).",
     )  # fmt: skip
     assert validation is not None
     both = [np.concatenate(pair) for pair in zip(train[:2], validation[:2], strict=True)]

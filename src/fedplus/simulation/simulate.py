@@ -114,6 +114,13 @@ def simulate(
         SettingError: An argument is invalid; nothing has been trained.
         DivergedError: The local steps of all parties of a round diverged, even with smaller steps;
             the last good checkpoint is kept.
+
+    >>> import fedplus as fp
+    >>> federation = fp.data.load("digits-robust", parties=3)
+    >>> method = fp.presets.fedavg(eta=0.02)
+    >>> run = fp.simulate(method, federation, fp.models.logistic(64, 10), rounds=2, steps=5)
+    >>> run.models.shape
+    (3, 650)
     """
     arguments = dict(locals())
     for name in ("algorithm", "seed", "observe"):
@@ -134,11 +141,26 @@ def sweep(
 ) -> list[Run]:  # fmt: skip
     """Train every method with every seed, all in one program.
 
-    The methods must differ in numbers only (δ, σ, η): one preset with several settings. If the local
-    steps of all parties of a round diverge, ``diverged="raise"`` raises a ``DivergedError``, and
-    ``diverged="count"`` continues without their steps. ``figures["diverged"]`` counts how often steps
-    diverged and were repeated. ``observe`` is called with the index of the run and the new evaluation.
-    The other arguments are those of ``simulate``.
+    Args:
+        algorithms: The methods, which must differ in numbers only (δ, σ, η): one preset with several
+            settings.
+        federation: The parties' data.
+        model: The model that the parties train.
+        rounds: T.
+        seeds: The seeds of all random numbers; each method is trained with each of them.
+        evaluate_every: As in ``simulate``.
+        path: As in ``simulate``.
+        objective: As in ``simulate``.
+        checkpoint: As in ``simulate``.
+        checkpoint_every: As in ``simulate``.
+        resume: As in ``simulate``.
+        progress: As in ``simulate``.
+        store: As in ``simulate``.
+        diverged: What happens if the local steps of all parties of a round diverge: "raise" raises a
+            ``DivergedError``, and "count" continues without their steps. ``figures["diverged"]`` counts
+            how often steps diverged and were repeated.
+        observe: A function that is called with the index of the run and each new evaluation.
+        settings: Other arguments of ``simulate``.
 
     Returns:
         One run per method and seed: all seeds of the first method, then those of the second, ...

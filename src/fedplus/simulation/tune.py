@@ -152,7 +152,7 @@ def _test_on_validation(federation: Federation, needs_validation: bool) -> Feder
     validation = federation.validation
     require(
         validation is not None, "federation", "no validation samples", "one with validation samples",
-        "Set validation_share=0.2: settings must not be chosen on test samples.",
+        "Set validation_share to 0.2; settings must not be chosen on test samples.",
     )  # fmt: skip
     assert validation is not None
     if not needs_validation:

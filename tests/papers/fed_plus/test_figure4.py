@@ -29,7 +29,7 @@ def test_there_is_a_specification_for_each_data_set_and_one_more():
 
 
 @pytest.mark.parametrize("data", [*STATED, SET])
-def test_it_is_trained_as_stated(data):
+def test_each_data_set_is_trained_with_the_settings_that_the_paper_states(data):
     spec = load_spec(f"figure4-{data}")
     eta, mu, rounds, parties = STATED[data.removesuffix("-shared")]
     train = spec.train

@@ -68,7 +68,7 @@ def test_a_party_gets_the_same_finite_model_alone_and_with_others(name):
     assert np.isfinite(together.models).all()
     assert together.given_up.tolist() == [0, 0, 0]
     np.testing.assert_allclose(alone.models[0], together.models[0], rtol=1e-4, atol=1e-6)
-    if METHODS[name].judged == "global":
+    if METHODS[name].used_model == "global":
         np.testing.assert_array_equal(together.models, [w_global] * 3)
     elif name != "hypcluster":  # Its parties use one of the server's models.
         assert np.abs(together.models - w_global).max() > 1e-3
