@@ -189,7 +189,8 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         join: How a party takes part for the first time. "current": it starts at the current w̃, and
             counts in line 10 from then on. "first": it starts at the first model and counts with it
             from the first round on, as printed in Algorithm 1 (Deviation D18 there).
-        private: The layers that never leave a party. None: there are none.
+        private: The layers that never leave a party, and to which ψ does not apply. None: there are
+            none.
         server_optimizer: How w̃ moves to 𝒜(W). None: w̃ becomes 𝒜(W).
         fine_tune: The number of gradient steps, without a pull, with which a party adapts its model
             before it uses it. All layers are adapted, with the largest η of any layer.
@@ -259,11 +260,21 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
 
     @property
     def shared_psi(self) -> AbstractPsi:
-        """ψ of the shared layers."""
+        """ψ of the shared layers, for models without the private ones."""
         psi = self.local.psi
         if self.private is not None and isinstance(psi, Blocks):
             return psi.without(self.private.names)
         return psi
+
+    @property
+    def psi(self) -> AbstractPsi:
+        """ψ of a whole model, which is 0 for the private layers and ``shared_psi`` for the others."""
+        if self.private is None:
+            return self.local.psi
+        shared = self.shared_psi
+        parts = shared.parts if isinstance(shared, Blocks) else {"*": shared}
+        own = dict.fromkeys(self.private.names, Zero())
+        return Blocks(own | dict(parts), self.private.layout)
 
     @override
     def init(
@@ -316,11 +327,15 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         has_optimizer = not isinstance(state.optimizer_states, tuple)
         kept = [work.gather(state.optimizer_states)] if has_optimizer else []
 
+        local = self.local
+        if self.private is not None:
+            local = dataclasses.replace(local, psi=self.psi)
+
         def solve(scale: Any, w_k: Vector, *args: Any) -> Any:
             *kept, batches, steps = args
             row = kept[0] if kept else None
-            new = self.local.solve(w_k, w_global, batches, steps, grad, row, scale)
-            return work.accept(new, (self.local.start(w_k, w_global), row), batches)
+            new = local.solve(w_k, w_global, batches, steps, grad, row, scale)
+            return work.accept(new, (local.start(w_k, w_global), row), batches)
 
         (solved, new_rows), diverged = work.map(each, solve, w_k, *kept)  # Alg. 1, l. 5-7
         w_local = work.scatter(state.w_local, solved)  # l. 8-9
@@ -403,7 +418,7 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
     @override
     def personal_parts(self, state: State, parties: Array) -> Matrix:
         w_local = self.local_models(state, parties)
-        return jax.vmap(self.local.psi.prox)(w_local - state.w_global)
+        return jax.vmap(self.psi.prox)(w_local - state.w_global)
 
     @property
     @override

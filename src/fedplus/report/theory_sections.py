@@ -57,8 +57,8 @@ def theorem_1_section(groups: Sequence[Group]) -> Section | None:
     note = (
         "Theorem 1: with full gradients and a small enough η the objective never rises. "
         "It applies from the round on by which all parties have joined and ψ, σ and the aggregator no "
-        "longer change, if λ is 0 from there on, ψ defines the aggregator, which gets the models of all "
-        "parties, and there are gradient steps only, no weights, no faults and no server optimizer. "
+        "longer change, if λ is 0 from there on, ψ defines the aggregator, which gets the models of "
+        "all parties, and there are only gradient steps, no weights, faults or server optimizer. "
         "From there each evaluated round is compared with the one before; a rise below a millionth is "
         "rounding."
     )

@@ -240,7 +240,7 @@ def f_sigma(algorithm: FedPlus, losses: Vector, state: State, w_global: Vector) 
         state: The state of the method.
         w_global: (d,), w̃.
     """
-    envelope = jax.vmap(algorithm.local.psi.envelope)(state.w_local - w_global)
+    envelope = jax.vmap(algorithm.psi.envelope)(state.w_local - w_global)
     counted = jnp.ones_like(losses)
     if not isinstance(state.joined, tuple):
         counted = state.joined.astype(losses.dtype)
