@@ -88,7 +88,7 @@ def test_every_preset_takes_the_common_settings_of_algorithm_1(name):
     """Each has its default in the list, a meaning, and an effect on the method."""
     other = {
         "aggregate": fp.CoordinateMedian(), "join": "first", "optimizer": "adam",
-        "keep_optimizer_state": True, "fine_tune": 3,
+        "keep_optimizer_state": True, "fine_tune": 3, "fine_tune_eta": 0.3,
     }  # fmt: skip
     assert set(other) == set(COMMON)
     if name == "local":  # Its parties send nothing, so there is nothing to join or to aggregate.

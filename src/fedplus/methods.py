@@ -57,7 +57,9 @@ class Method(NamedTuple):
         if not self.is_preset:
             return {}
         # If parties send nothing, these settings have no effect.
-        not_applicable = {} if self.sends != "0" else {"aggregate", "join", "fine_tune"}
+        not_applicable = (
+            {} if self.sends != "0" else {"aggregate", "join", "fine_tune", "fine_tune_eta"}
+        )
         return {name: default for name, default in COMMON.items() if name not in not_applicable}
 
     @property
@@ -113,6 +115,7 @@ COMMON: dict[str, Any] = {
     "optimizer": "sgd",
     "keep_optimizer_state": False,
     "fine_tune": 0,
+    "fine_tune_eta": None,
 }
 """The settings, with their defaults, that every preset takes besides its own; see ``FedPlus`` and
 ``LocalSolve``. ``aggregate`` None is the preset's own aggregator."""

@@ -169,7 +169,7 @@ class Recorder:
         if algorithm.is_stateless() and not is_adapted(algorithm):
             personal, norms = common, np.zeros(len(blocks.size), w_global.dtype)
         else:
-            w_local = self._evaluated_models(algorithm, state, round_)
+            w_local = self._evaluated_models(unresolved, state, round_)
             norms = np.zeros(len(blocks.size), w_global.dtype)
             if not algorithm.is_stateless():
                 norms = personal_norms(algorithm, state, len(w_local))
