@@ -58,7 +58,7 @@ class Method(NamedTuple):
             return {}
         # If parties send nothing, these settings have no effect.
         not_applicable = (
-            {} if self.sends != "0" else {"aggregate", "join", "fine_tune", "fine_tune_eta"}
+            {} if self.sends != "0" else set(COMMON) - {"optimizer", "keep_optimizer_state"}
         )
         return {name: default for name, default in COMMON.items() if name not in not_applicable}
 
@@ -114,6 +114,7 @@ COMMON: dict[str, Any] = {
     "join": "current",
     "optimizer": "sgd",
     "keep_optimizer_state": False,
+    "server_optimizer": None,
     "fine_tune": 0,
     "fine_tune_eta": None,
 }
