@@ -289,6 +289,30 @@ def test_fine_tuning_takes_gradient_steps_on_the_whole_model_without_a_pull(name
         np.testing.assert_array_equal(models, np.tile(state.w_global, (N, 1)))
 
 
+ROBUST_AGGREGATORS = {
+    "trimmed mean": fp.TrimmedMean(0.2), "Krum": fp.Krum(1), "coordinate median": fp.CoordinateMedian(),
+}  # fmt: skip
+
+
+@every_preset
+@pytest.mark.parametrize("robust", ROBUST_AGGREGATORS)
+def test_every_preset_takes_every_robust_aggregator(name, robust):
+    """w̃ is the aggregate of the shared layers, or moves towards it, and differs from the mean's."""
+    aggregate = ROBUST_AGGREGATORS[robust]
+    work, _ = next(draw(N, squares))
+    results = []
+    for chosen in (aggregate, fp.Mean()):
+        method = at_round(preset(name, aggregate=chosen), 0)
+        state, outcome = method.round(method.init(jnp.asarray(START), N), work, squares)
+        columns = SHARED.get(name, slice(None))
+        results.append(np.asarray(state.w_global)[columns])
+        expected = chosen(np.asarray(outcome.solved)[:, columns]).w
+        np.testing.assert_allclose(outcome.aggregate.w, expected, rtol=1e-10)
+        if name not in SERVERS:
+            np.testing.assert_array_equal(results[-1], outcome.aggregate.w)
+    assert np.abs(results[0] - results[1]).max() > 1e-4
+
+
 FINE_TUNED = {
     "mr_mtl": lambda: presets.mr_mtl(eta=ETA, lam=0.9 / ETA),
     "local_fixed_point": lambda: presets.local_fixed_point(eta=ETA, relaxation=0.1),
