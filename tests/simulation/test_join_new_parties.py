@@ -142,7 +142,7 @@ def test_a_new_party_needs_a_learning_rate():
 def test_private_layers_start_at_the_first_model_and_the_others_at_the_global_model(name):
     """With a learning rate near 0 a party's model stays where it starts."""
     algorithm = build(name)
-    run = train(algorithm)
+    run = train(algorithm, steps=11)  # FedRep trains the head in the first 10.
     still = dataclasses.replace(run, algorithm=algorithm.replace(eta=1e-9))
     model = parameters(run, join(still, NEW).models[1])
     w_first = parameters(run, init_model(MLP, jax.random.key(SEED))[1])
