@@ -130,7 +130,7 @@ def test_the_rows_of_parties_that_never_took_part_change_nothing(name, memory):
 
 @pytest.mark.parametrize("name", INCREMENTAL)
 def test_with_join_first_the_first_models_count_from_the_beginning(name):
-    """This is Algorithm 1 as printed (Deviation D13)."""
+    """This is Algorithm 1 as printed (Deviation D18)."""
     method = make(AGGREGATORS[name], join="first")
     state = first_state(method, memory=True)
     assert isinstance(state.joined, tuple)

@@ -12,6 +12,7 @@ import fedplus as fp
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.cli.methods import describe_method
 from fedplus.methods import COMMON, METHODS, lookup_method
+from fedplus.server_optimizer import MomentumServer
 from fedplus.simulation.evaluated_models import is_adapted
 
 NAMES = [
@@ -88,7 +89,8 @@ def test_every_preset_takes_the_common_settings_of_algorithm_1(name):
     """Each has its default in the list, a meaning, and an effect on the method."""
     other = {
         "aggregate": fp.CoordinateMedian(), "join": "first", "optimizer": "adam",
-        "keep_optimizer_state": True, "fine_tune": 3,
+        "keep_optimizer_state": True, "fine_tune": 3, "fine_tune_eta": 0.3,
+        "server_optimizer": MomentumServer(),
     }  # fmt: skip
     assert set(other) == set(COMMON)
     if name == "local":  # Its parties send nothing, so there is nothing to join or to aggregate.

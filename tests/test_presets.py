@@ -14,7 +14,8 @@ import optax
 import pytest
 
 import fedplus as fp
-from fedplus.schedules import at_round
+from fedplus import presets
+from fedplus.schedules import Cosine, Linear, at_round
 from numpy_presets import (
     BETA,
     BETAS,
@@ -286,6 +287,64 @@ def test_fine_tuning_takes_gradient_steps_on_the_whole_model_without_a_pull(name
         first = np.zeros((N, len(HEAD)))
         np.testing.assert_array_equal(np.asarray(models)[:, HEAD], first)
         np.testing.assert_array_equal(models, np.tile(state.w_global, (N, 1)))
+
+
+ROBUST_AGGREGATORS = {
+    "trimmed mean": fp.TrimmedMean(0.2), "Krum": fp.Krum(1), "coordinate median": fp.CoordinateMedian(),
+}  # fmt: skip
+
+
+@every_preset
+@pytest.mark.parametrize("robust", ROBUST_AGGREGATORS)
+def test_every_preset_takes_every_robust_aggregator(name, robust):
+    """w̃ is the aggregate of the shared layers, or moves towards it, and differs from the mean's."""
+    aggregate = ROBUST_AGGREGATORS[robust]
+    work, _ = next(draw(N, squares))
+    results = []
+    for chosen in (aggregate, fp.Mean()):
+        method = at_round(preset(name, aggregate=chosen), 0)
+        state, outcome = method.round(method.init(jnp.asarray(START), N), work, squares)
+        columns = SHARED.get(name, slice(None))
+        results.append(np.asarray(state.w_global)[columns])
+        expected = chosen(np.asarray(outcome.solved)[:, columns]).w
+        np.testing.assert_allclose(outcome.aggregate.w, expected, rtol=1e-10)
+        if name not in SERVERS:
+            np.testing.assert_array_equal(results[-1], outcome.aggregate.w)
+    assert np.abs(results[0] - results[1]).max() > 1e-4
+
+
+FINE_TUNED = {
+    "mr_mtl": lambda: presets.mr_mtl(eta=ETA, lam=0.9 / ETA),
+    "local_fixed_point": lambda: presets.local_fixed_point(eta=ETA, relaxation=0.1),
+    "fedavg": lambda: presets.fedavg(eta=Cosine(ETA, 0.0, rounds=2)),
+    "fedper": lambda: presets.fedper(LAYOUT, eta=Cosine(ETA, 0.0, rounds=2)),
+    "given": lambda: presets.fedavg(eta=10.0).replace(fine_tune_eta=ETA),
+    "given by a schedule": lambda: presets.fedavg(eta=1.0).replace(
+        fine_tune_eta=Cosine(ETA, 0.0, rounds=2)
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::fedplus.KappaWarning")
+@pytest.mark.parametrize("name", FINE_TUNED)
+def test_fine_tuning_takes_the_users_learning_rate_of_the_first_round(name):
+    """It is not the one by which MR-MTL is a row of Table 1, nor one that has decayed to 0."""
+    algorithm = FINE_TUNED[name]().replace(fine_tune=1).after_training(5)
+    batches = jnp.ones((N, 1, B, D)), jnp.ones((N, 1, B))
+    adapted = algorithm.adapt(jnp.zeros((N, D)), batches, squares)
+    step = -ETA * GRADIENT[squares](np.zeros(D), np.ones((B, D)), np.ones(B))
+    np.testing.assert_allclose(adapted, np.tile(step, (N, 1)), rtol=1e-10)
+
+
+def test_fine_tuning_without_a_learning_rate_is_rejected():
+    warm_up = Linear(0.0, ETA, rounds=5)
+    with pytest.raises(
+        fp.SettingError, match=r"fine-tuning must be > 0, got 0.*fine_tune_eta=0\.1"
+    ):
+        presets.fedavg_ft(eta=warm_up)
+    assert presets.fedavg(eta=warm_up).replace(fine_tune=3, fine_tune_eta=ETA).fine_tune == 3
+    with pytest.raises(fp.SettingError, match=r"FedPlus\.fine_tune_eta must be .* > 0, got 0"):
+        presets.fedavg_ft(eta=ETA).replace(fine_tune_eta=0.0)
 
 
 def state_after_some_rounds(algorithm):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import fedplus as fp
 from fedplus import presets
+from fedplus.flower.local_rule import rule_from_message, rule_to_message
 from fedplus.schedules import Linear, WarmUp, at_round
 from fedplus.server_optimizer import MomentumServer
 
@@ -226,6 +227,35 @@ def test_private_layers_need_no_model_to_start_from_and_no_psi():
     for more in ({"sigma": 1.0}, {"lam": 1.0}, {"psi": fp.L2(0.1)}, {"lam": WarmUp(rounds=3)}):
         with pytest.raises(fp.SettingError, match=r"^Layer\.private must be [^\n]+$"):
             fp.Layer(private=True, **more)
+
+
+PSIS = {"one ψ": fp.L2(0.3), "blocks of all layers": fp.Blocks({"*": fp.L2(0.3)}, LAYOUT)}
+
+
+@pytest.mark.parametrize("psi", PSIS.values(), ids=PSIS)
+@pytest.mark.parametrize("replaced", [False, True], ids=["given", "replaced"])
+def test_a_psi_of_the_whole_model_applies_to_the_shared_layers_only(psi, replaced):
+    """Private layers change nothing; a deployment, whose parties send shared layers, does the same."""
+    sigma = fp.ByLayer({"head/*": 0.0, "*": 1.0}, LAYOUT)
+    private = fp.PrivateLayers(("head/*",), LAYOUT)
+    local = fp.LocalSolve(fp.Zero() if replaced else psi, eta=ETA, sigma=sigma)
+    method = fp.FedPlus(local, private=private, join="first")
+    method = method.replace(psi=psi) if replaced else method
+    alone = fp.FedPlus(fp.LocalSolve(fp.L2(0.3), eta=ETA, sigma=1.0), join="first")
+    works = draw(3, 3)
+    states = run(method, works)
+    for state, expected in zip(states, run(alone, works, SHARED), strict=True):
+        np.testing.assert_allclose(state.w_local[:, SHARED], expected.w_local, rtol=1e-10)
+        np.testing.assert_allclose(state.w_global[jnp.array(SHARED)], expected.w_global, rtol=1e-10)
+    parts = method.personal_parts(states[-1], jnp.arange(N))
+    rule = rule_from_message(
+        rule_to_message(method), tuple((n, s) for n, s in LAYOUT if not n.startswith("head"))
+    )
+    w_local, w_global = (
+        np.asarray(x)[..., SHARED] for x in (states[-1].w_local, states[-1].w_global)
+    )
+    for part, w_k in zip(parts, w_local, strict=True):
+        np.testing.assert_allclose(part[jnp.array(SHARED)], rule.prox(w_k - w_global), rtol=1e-10)
 
 
 BAD = {

@@ -210,7 +210,7 @@ def test_objective_never_rises_and_gradients_vanish(name, bend, active):
 @every_variant
 @convex_or_not
 def test_theorem_1_holds_once_schedules_are_constant_and_all_parties_have_joined(name, bend):
-    """By default a party counts from its first round on (D13); before, F_σ is not what is minimised."""
+    """By default a party counts from its first round on (D18); before, F_σ is not what is minimised."""
     method, goal, lipschitz = make(name, bend)
     eta, sigma = method.local.eta, method.local.sigma
     scheduled = method.replace(

@@ -166,8 +166,14 @@ def changed_settings(
 
 
 def stable_repr(value: object) -> str:
-    """Return ``repr(value)`` without memory addresses, which differ between processes."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    """Return ``repr(value)`` without memory addresses, which differ between processes.
+
+    The settings of an Optax optimizer are not in its ``repr``, so its first updates follow.
+    """
+    from fedplus._optimizer_check import optimizers_of, show_updates
+
+    text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    return "; ".join([text, *map(show_updates, optimizers_of(value))])
 
 
 def _is_intact(path: Path) -> bool | None:

@@ -1,5 +1,9 @@
-"""Rejection of Optax optimizers with a learning-rate schedule, which would restart in every round."""
+"""What Optax optimizers do: whether they have a learning-rate schedule, and their first updates.
 
+An optimizer with a schedule is rejected where it would restart in every round.
+"""
+
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +13,8 @@ import optax
 
 from fedplus.check import SettingError
 
+SHOWN_STEPS = 4
+"""The number of steps whose updates stand for an optimizer."""
 STEPS = (1, 10, 100, 1000, 10_000, 100_000)
 """Values of a step count at which an update is compared with the first update."""
 
@@ -29,6 +35,43 @@ def require_no_schedule_state(state: Any, name: str) -> None:
     """Require that an optimizer's state does not contain the state of a schedule."""
     if has_schedule(state):
         raise SettingError(_message(name))
+
+
+def optimizers_of(settings: Any) -> Iterator[optax.GradientTransformation]:
+    """Yield the Optax optimizers among the settings of a method; those with a name are left out.
+
+    A setting named "optimizer" that is a function makes one from a learning rate.
+    """
+    if not dataclasses.is_dataclass(settings):
+        return
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if isinstance(value, optax.GradientTransformation):
+            yield value
+        elif field.name == "optimizer" and callable(value):
+            yield value(1.0)
+        else:
+            yield from optimizers_of(value)
+
+
+def show_updates(optimizer: optax.GradientTransformation) -> str:
+    """Return an optimizer's first updates for fixed gradients, which depend on its settings.
+
+    >>> show_updates(optax.sgd(0.1))
+    'updates -0.1, 0.2; -0.2, 0.4; -0.3, 0.6; -0.4, 0.8'
+    """
+    updates = []
+    with jax.ensure_compile_time_eval():
+        w = jnp.ones(2)
+        try:
+            state = optimizer.init(w)
+        except Exception:  # The optimizer needs parameters with certain names.
+            return "updates unknown"
+        for step in range(1, SHOWN_STEPS + 1):
+            update, state = optimizer.update(jnp.array([1.0, -2.0]) * step, state, w)
+            updates.append(", ".join(f"{number:.5g}" for number in update.tolist()))
+            w = optax.apply_updates(w, update)
+    return f"updates {'; '.join(updates)}"
 
 
 def _message(name: str) -> str:

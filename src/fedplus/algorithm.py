@@ -14,7 +14,7 @@ In a deployment, ``flower.party`` trains (l. 5–7 and 11–14), and ``flower.st
 
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, final
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from fedplus._types import Array, Matrix, Vector, settings, static_field
 from fedplus.aggregation import AbstractAggregator, Aggregate, ChangedRows, Moreau
-from fedplus.check import is_concrete, require, require_integer
+from fedplus.check import is_concrete, require, require_integer, require_learning_rate
 from fedplus.local import Batch, Grad, LocalSolve
 from fedplus.parameter_groups import ByLayer, PrivateLayers, per_entry
 from fedplus.psi import AbstractPsi, Anchor, Blocks, Zero
@@ -83,6 +83,8 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
     """True if parties compare models on validation samples (``Work.validation``)."""
     can_join: ClassVar[bool] = True
     """True if a party can train with only the server's models, without those of other parties."""
+    learning_rates: ClassVar[tuple[str, ...]] = ("eta",)
+    """The names of the settings that are learning rates of parties, such as "eta" or "local.eta"."""
 
     @final
     def party_fields(self, state: StateT) -> tuple[str, ...]:
@@ -100,6 +102,41 @@ class AbstractAlgorithm(ABC, Generic[StateT]):
         """
         new = self.init(first, parties)
         return state._replace(**{name: getattr(new, name) for name in self.per_party})
+
+    @final
+    def after_training(self, rounds: int) -> Self:
+        """Return the method with which a party joins, or adapts its model, after the training.
+
+        Schedules have their values of the last round, but learning rates those of the first round,
+        because they may have decayed to 0.
+
+        Args:
+            rounds: The number of rounds of the training.
+        """
+
+        def choose(path: Any, first: Any, last: Any) -> Any:
+            return first if self._is_learning_rate(path) else last
+
+        first, last = at_round(self, 0), at_round(self, max(rounds - 1, 0))
+        chosen: Self = jax.tree_util.tree_map_with_path(choose, first, last)
+        return chosen
+
+    @final
+    def require_learning_rate_after_training(self) -> None:
+        """Require that a party that joins after the training has a learning rate above 0."""
+        leaves = jax.tree_util.tree_leaves_with_path(self.after_training(1))
+        rates = [leaf for path, leaf in leaves if self._is_learning_rate(path)]
+        require(
+            not rates or any(np.any(np.asarray(rate) > 0) for rate in rates),
+            f"{' and '.join(self.learning_rates)} of {type(self).__name__} in the first round", 0,
+            "> 0 if parties join after the training", "They train with this learning rate.",
+        )  # fmt: skip
+
+    @final
+    def _is_learning_rate(self, path: Any) -> bool:
+        """Return True if this is the path of a learning rate, or of that of some layers."""
+        prefixes = tuple(f".{name}" for name in self.learning_rates)
+        return jax.tree_util.keystr(path).startswith(prefixes)
 
     @abstractmethod
     def init(self, w_global: Vector, parties: int) -> StateT:
@@ -189,15 +226,19 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         join: How a party takes part for the first time. "current": it starts at the current w̃, and
             counts in line 10 from then on. "first": it starts at the first model and counts with it
             from the first round on, as printed in Algorithm 1 (Deviation D18 in docs/deviations.md).
-        private: The layers that never leave a party. None: there are none.
+        private: The layers that never leave a party, and to which ψ does not apply. None: there are
+            none.
         server_optimizer: How w̃ moves to 𝒜(W). None: w̃ becomes 𝒜(W).
         fine_tune: The number of gradient steps, without a pull, with which a party adapts its model
-            before it uses it. All layers are adapted, with the largest η of any layer.
+            before it uses it. All layers are adapted.
+        fine_tune_eta: The learning rate of the fine-tuning. None: the η of the first round, and of the
+            layer where it is largest.
 
     Paper: Algorithm 1.
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("w_local", "joined", "optimizer_states")
+    learning_rates: ClassVar[tuple[str, ...]] = ("local.eta", "fine_tune_eta")
 
     local: LocalSolve
     aggregate: AbstractAggregator | None = None
@@ -206,6 +247,7 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
     private: PrivateLayers | None = static_field(default=None)
     server_optimizer: AbstractServerOptimizer | None = None
     fine_tune: int = static_field(default=0)
+    fine_tune_eta: Any = None
 
     def __post_init__(self) -> None:
         is_solver = isinstance(self.local, LocalSolve)
@@ -224,6 +266,15 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         is_valid = self.join in ("current", "first")
         require(is_valid, "FedPlus.join", repr(self.join), '"current" or "first"')
         require_integer("FedPlus.fine_tune", self.fine_tune, 0)
+        if self.fine_tune_eta is not None:
+            require_learning_rate(self.fine_tune_eta, "FedPlus.fine_tune_eta")
+        if self.fine_tune > 0:
+            rates = self.after_training(1)._fine_tuning_rates
+            is_positive = not is_concrete(rates) or any(np.all(rate > 0) for rate in rates)
+            require(
+                is_positive, "the learning rate of the fine-tuning", "0 from the first round", "> 0",
+                "Set fine_tune_eta, e.g. fine_tune_eta=0.1.",
+            )  # fmt: skip
         if self.private is not None:
             for name, symbol in (("lam", "λ"), ("sigma", "σ")):
                 value = getattr(self.local, name)
@@ -262,11 +313,21 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
 
     @property
     def shared_psi(self) -> AbstractPsi:
-        """ψ of the shared layers."""
+        """ψ of the shared layers, for models without the private ones."""
         psi = self.local.psi
         if self.private is not None and isinstance(psi, Blocks):
             return psi.without(self.private.names)
         return psi
+
+    @property
+    def psi(self) -> AbstractPsi:
+        """ψ of a whole model, which is 0 for the private layers and ``shared_psi`` for the others."""
+        if self.private is None:
+            return self.local.psi
+        shared = self.shared_psi
+        parts = shared.parts if isinstance(shared, Blocks) else {"*": shared}
+        own = dict.fromkeys(self.private.names, Zero())
+        return Blocks(own | dict(parts), self.private.layout)
 
     @override
     def init(
@@ -319,11 +380,15 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         has_optimizer = not isinstance(state.optimizer_states, tuple)
         kept = [work.gather(state.optimizer_states)] if has_optimizer else []
 
+        local = self.local
+        if self.private is not None:
+            local = dataclasses.replace(local, psi=self.psi)
+
         def solve(scale: Any, w_k: Vector, *args: Any) -> Any:
             *kept, batches, steps = args
             row = kept[0] if kept else None
-            new = self.local.solve(w_k, w_global, batches, steps, grad, row, scale)
-            return work.accept(new, (self.local.start(w_k, w_global), row), batches)
+            new = local.solve(w_k, w_global, batches, steps, grad, row, scale)
+            return work.accept(new, (local.start(w_k, w_global), row), batches)
 
         (solved, new_rows), diverged = work.map(each, solve, w_k, *kept)  # Alg. 1, l. 5-7
         w_local = work.scatter(state.w_local, solved)  # l. 8-9
@@ -406,7 +471,7 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
     @override
     def personal_parts(self, state: State, parties: Array) -> Matrix:
         w_local = self.local_models(state, parties)
-        return jax.vmap(self.local.psi.prox)(w_local - state.w_global)
+        return jax.vmap(self.psi.prox)(w_local - state.w_global)
 
     @property
     @override
@@ -415,15 +480,20 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
 
     @override
     def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
-        # η may be 0 for layers that are fixed during the training, such as the head of FedBABU.
-        eta = jnp.max(jnp.asarray(per_entry(self.local.eta)))
         own = self.local
         descent = LocalSolve(
-            psi=Zero(), eta=eta, optimizer=own.optimizer,
+            psi=Zero(), eta=jnp.max(jnp.stack(self._fine_tuning_rates)), optimizer=own.optimizer,
             keep_optimizer_state=own.keep_optimizer_state,  # For an Optax schedule.
         )  # fmt: skip
         adapted: Matrix = each(lambda w, b: descent(w, w, b, self.fine_tune, grad))(models, batches)
         return adapted
+
+    @property
+    def _fine_tuning_rates(self) -> list[Any]:
+        """The numbers of which the largest is the learning rate of the fine-tuning."""
+        # η may be 0 for layers that are fixed during the training, such as the head of FedBABU.
+        eta = self.local.eta if self.fine_tune_eta is None else self.fine_tune_eta
+        return list(eta.values.values()) if isinstance(eta, ByLayer) else [eta]
 
     @override
     def w_global(self, state: State) -> Vector:

@@ -153,6 +153,13 @@ def require_number(
     require(ok, name, value, allowed, advice)
 
 
+def require_learning_rate(value: Any, name: str, advice: str = "It is the learning rate.") -> None:
+    """Require a learning rate > 0; a schedule may reach 0, and so may the rate of single layers."""
+    has_several = hasattr(value, "sampled_values")
+    bounds: dict[str, float] = {"least": 0} if has_several else {"above": 0}
+    require_number(value, name, **bounds, advice=advice)
+
+
 def require_models(w_local: Array, name: str = "w_local") -> None:
     """Require a non-empty matrix of models, one row per party."""
     require(

@@ -13,11 +13,10 @@ from jax.tree_util import Partial
 
 from fedplus._optimizer_check import require_no_schedule, require_no_schedule_state
 from fedplus._types import Array, Vector, settings, static_field
-from fedplus.check import lookup, require, require_bool, require_number
+from fedplus.check import lookup, require, require_bool, require_learning_rate, require_number
 from fedplus.kappa import warn_of_unusual_kappa
-from fedplus.parameter_groups import ByLayer, per_entry
+from fedplus.parameter_groups import per_entry
 from fedplus.psi import AbstractPsi
-from fedplus.schedules import is_schedule
 
 Batch: TypeAlias = Any
 """A pytree of arrays: the samples of one minibatch, or of all minibatches of a party."""
@@ -103,9 +102,7 @@ class LocalSolve:
             repr(self.psi),
             "a regulariser ψ from fedplus.psi, e.g. L2(0.1)",
         )
-        may_be_0 = isinstance(self.eta, ByLayer) or is_schedule(self.eta)
-        bounds = {"least": 0} if may_be_0 else {"above": 0}
-        require_number(self.eta, "LocalSolve.eta", **bounds, advice="It is the learning rate.")
+        require_learning_rate(self.eta, "LocalSolve.eta")
         require_number(self.sigma, "LocalSolve.sigma", least=0, advice="0 means κ = 1.")
         require_number(
             self.lam,

@@ -62,7 +62,9 @@ class Method(NamedTuple):
         if not self.is_preset:
             return {}
         # If parties send nothing, these settings have no effect.
-        not_applicable = {} if self.sends != "0" else {"aggregate", "join", "fine_tune"}
+        not_applicable = (
+            {} if self.sends != "0" else set(COMMON) - {"optimizer", "keep_optimizer_state"}
+        )
         return {name: x.default for name, x in COMMON.items() if name not in not_applicable}
 
     @property
@@ -139,10 +141,21 @@ COMMON: dict[str, CommonSetting] = {
         "Whether each party keeps the state of its optimizer from round to round. Otherwise every "
         "round begins with a new state, and a party stores nothing.",
     ),
+    "server_optimizer": CommonSetting(
+        None,
+        "How the global model moves to the aggregate, as a table such as "
+        '{ name = "adam", eta = 0.1 } or, in Python, an object of fedplus.server_optimizer. By default '
+        "the method's own.",
+    ),
     "fine_tune": CommonSetting(
         0,
         "The number of gradient steps, without a pull, with which a party adapts its model before it "
-        "uses it. All layers are adapted, with the largest η of any layer.",
+        "uses it. All layers are adapted.",
+    ),
+    "fine_tune_eta": CommonSetting(
+        None,
+        "The learning rate of the fine-tuning. By default the η of the first round, and of the layer "
+        "where it is largest.",
     ),
 }
 """The settings of ``FedPlus`` and ``LocalSolve`` that every preset takes besides its own. If

@@ -453,7 +453,7 @@ def mr_mtl(*, eta: float, lam: float, aggregate: AbstractAggregator | None = Non
     product = combine(operator.mul, eta, lam)
     require_number(product, "mr_mtl's eta · lam", least=0, below=1, advice="Take a smaller eta.")
     local = LocalSolve(psi=Anchor(), eta=combine(_mr_mtl_rate, eta, lam), sigma=lam)
-    return FedPlus(local, aggregate or Mean(), over="active")
+    return FedPlus(local, aggregate or Mean(), over="active", fine_tune_eta=eta)
 
 
 def _mr_mtl_rate(eta: Any, lam: Any) -> Any:
@@ -503,7 +503,7 @@ def local_fixed_point(*, eta: float, relaxation: float = 0.5) -> FedPlus:
     0.05
     """
     require_number(relaxation, "local_fixed_point's relaxation", above=0, most=1)
-    return fedavg(eta=combine(operator.mul, eta, relaxation))
+    return fedavg(eta=combine(operator.mul, eta, relaxation)).replace(fine_tune_eta=eta)
 
 
 def fedavgm(*, eta: float, eta_server: float = 1.0, beta: float = 0.9) -> FedPlus:

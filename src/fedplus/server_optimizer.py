@@ -13,7 +13,7 @@ import optax
 from typing_extensions import override
 
 from fedplus._types import Array, Vector, settings, static_field
-from fedplus.check import require, require_number
+from fedplus.check import require, require_learning_rate, require_number
 
 
 class AbstractServerOptimizer(ABC):
@@ -77,9 +77,7 @@ class AdaptiveServer(AbstractServerOptimizer):
     def __post_init__(self) -> None:
         is_known = self.rule in ("adam", "yogi", "adagrad")
         require(is_known, "AdaptiveServer.rule", repr(self.rule), '"adam", "yogi" or "adagrad"')
-        require_number(
-            self.eta, "AdaptiveServer.eta", above=0, advice="The server's learning rate."
-        )
+        require_learning_rate(self.eta, "AdaptiveServer.eta", "It is the server's learning rate.")
         for name in ("beta1", "beta2"):
             require_number(getattr(self, name), f"AdaptiveServer.{name}", least=0, below=1)
         require_number(self.tau, "AdaptiveServer.tau", above=0)
@@ -121,9 +119,7 @@ class MomentumServer(AbstractServerOptimizer):
     beta: float = 0.9
 
     def __post_init__(self) -> None:
-        require_number(
-            self.eta, "MomentumServer.eta", above=0, advice="The server's learning rate."
-        )
+        require_learning_rate(self.eta, "MomentumServer.eta", "It is the server's learning rate.")
         require_number(self.beta, "MomentumServer.beta", least=0, below=1)
 
     @override

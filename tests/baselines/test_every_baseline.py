@@ -13,6 +13,7 @@ import fedplus as fp
 from fedplus import baselines as b
 from fedplus import presets
 from fedplus.algorithm import AbstractLocalAdaptation
+from fedplus.schedules import Cosine, at_round
 from fedplus.work import map_sequentially
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -121,6 +122,26 @@ def alone(rate, batches, beta=0.0):
     for i in range(E):
         w = step(w, rate, plain_grad(w, (batches[0][0, i], batches[1][0, i])))
     return w
+
+
+@every
+def test_a_schedule_of_a_learning_rate_may_reach_0_and_a_number_may_not(name):
+    """With 0 a round changes nothing but averages; SCAFFOLD's control variates stay, too."""
+    method, parties = EVERY[name], Parties()
+    scheduled = {rate: Cosine(0.1, 0.0, rounds=1) for rate in method.learning_rates}
+    method = dataclasses.replace(method, **scheduled)
+    given, _, _ = work(parties, np.random.default_rng(0), range(parties.n))
+    state = at_round(method, 0).init(W0, parties.n)
+    state, _ = run_round(at_round(method, 0), state, given)
+    after, outcome = run_round(at_round(method, 1), state, given)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after))
+    assert not outcome.diverged.any()
+    if name.startswith("scaffold-2"):
+        np.testing.assert_array_equal(after.control_local, state.control_local)
+    for rate in method.learning_rates:
+        if rate != "gamma":  # LocalUpdate's γ = 0 is distributed SGD.
+            with pytest.raises(fp.SettingError, match=rf"\.{rate} must be a finite number > 0"):
+                dataclasses.replace(method, **{rate: 0.0})
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum"])

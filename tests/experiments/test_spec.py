@@ -22,6 +22,8 @@ from fedplus.experiments.spec import parse_spec, to_toml
 from fedplus.experiments.toml_source import TomlSource, key_lines, read_toml
 from fedplus.kappa import KappaWarning
 from fedplus.methods import METHODS
+from fedplus.schedules import Linear
+from fedplus.server_optimizer import AdaptiveServer
 
 GOOD = """\
 seeds = [0, 1]
@@ -196,6 +198,60 @@ def test_parts_and_aggregators_are_built_from_tables():
         content["methods"][1]["aggregate"] = wrong
         with pytest.raises(SettingError, match="must be"):
             prepare(parse_spec(content, TomlSource()), 0, source)
+
+
+SCHEDULE = {"schedule": "linear", "first": 0.4, "last": 0.1, "rounds": 10}
+TABLES_WITH_SCHEDULES = {
+    "eta": ("fedgeomed+", {"eta": SCHEDULE}, lambda m: m.local.eta),
+    "delta": ("fedgeomed+", {"delta": SCHEDULE}, lambda m: m.local.psi.delta),
+    "eta of a baseline": ("ditto", {"eta": SCHEDULE}, lambda m: m.eta),
+    "delta of a part": (
+        "hybrid", {"parts": {"*": {"psi": "l2", "delta": SCHEDULE}}},
+        lambda m: m.local.psi.parts["*"].delta,
+    ),
+    "delta of a layer": (
+        "layers", {"parts": {"*": {"psi": "l1", "delta": SCHEDULE, "sigma": 1}}},
+        lambda m: m.local.psi.parts["*"].delta,
+    ),
+    "sigma of a layer": (
+        "layers", {"parts": {"*": {"sigma": SCHEDULE}}}, lambda m: m.local.sigma.values["*"]
+    ),
+    "trim": (
+        "fedavg", {"aggregate": {"name": "trimmed-mean", "trim": SCHEDULE}},
+        lambda m: m.aggregate.trim,
+    ),
+    "eta of the server": (
+        "fedgeomed+", {"server_optimizer": {"name": "adam", "eta": SCHEDULE}},
+        lambda m: m.server_optimizer.eta,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES_WITH_SCHEDULES)
+def test_every_number_of_a_method_may_be_a_schedule(name):
+    """It is a table in the place of the number, also inside other tables."""
+    method, settings, setting_of = TABLES_WITH_SCHEDULES[name]
+    spec, source = spec_from_command("digits-robust", [method], settings)
+    (built,) = prepare(parse_spec(tomllib.loads(to_toml(spec)), TomlSource()), 0, source).methods
+    assert setting_of(built) == Linear(0.4, 0.1, rounds=10)
+
+
+def test_a_schedule_has_no_schedules():
+    nested = SCHEDULE | {"first": SCHEDULE}
+    spec, source = spec_from_command("digits-robust", ["fedgeomed+"], {"delta": nested})
+    with pytest.raises(SettingError, match=r"Linear\.first must be a finite number"):
+        prepare(spec, 0, source)
+
+
+def test_server_optimizers_are_built_from_tables():
+    table = {"name": "yogi", "eta": 0.1, "tau": 0.01}
+    spec, source = spec_from_command("digits-robust", ["fedcomed+"], {"server_optimizer": table})
+    (built,) = prepare(spec, 0, source).methods
+    assert built.server_optimizer == AdaptiveServer("yogi", 0.1, tau=0.01)
+    for wrong in ("adam", {"name": "sgd"}, {"name": "adam"}, {"name": "adam", "eta": 1, "beta": 0}):
+        spec, source = spec_from_command("digits-robust", ["fedavg"], {"server_optimizer": wrong})
+        with pytest.raises(SettingError, match="must"):
+            prepare(spec, 0, source)
 
 
 def test_faults_and_stragglers_reach_the_simulation():

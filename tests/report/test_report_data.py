@@ -8,11 +8,12 @@ import pytest
 from sample_runs import Sample, study
 
 from fedplus.check import SettingError
-from fedplus.experiments.run_folder import PARTIES, ROUNDS, RunFolder
+from fedplus.experiments.run_folder import ENV, PARTIES, ROUNDS, SPEC, RunFolder
 from fedplus.report import downsample
 from fedplus.report.formatting import round_for_json
 from fedplus.report.html import render_report, write_report
 from fedplus.report.report_data import report_data
+from fedplus.report.scheduled_settings import describe_schedules
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -128,6 +129,55 @@ def test_the_certificate_of_theorem_1_reports_rises_of_the_objective(tmp_path):
     (run.path / ROUNDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
     finding = section(report_data([run]), "certificate")["options"][0]["finding"]
     assert finding.startswith("Theorem 1 never applies to FedGeoMed+")
+
+
+def test_settings_over_time_are_described_in_words(tmp_path):
+    run = Sample().write(tmp_path / "run")
+    assert report_data([run])["settings"][0]["note"] == "Seeds: 0."
+    (run.path / SPEC).write_text(
+        """
+        [[methods]]
+        name = "layers"
+        sigma = 0.5
+        lam = { schedule = "warm-up", rounds = 25 }
+        eta = { schedule = "cosine", first = 0.1, last = 0.01, rounds = 50 }
+        server_optimizer = { name = "adam", eta = { schedule = "inverse", first = 0.2, rate = 0.5 } }
+        [methods.parts."head/*"]
+        psi = "l2"
+        delta = { schedule = "linear", first = 1, last = 0.3, rounds = 9 }
+        """,
+        encoding="utf-8",
+    )
+    assert report_data([run])["settings"][0]["note"] == (
+        "Seeds: 0. "
+        "λ: 1 in rounds 1 to 25, then 0. "
+        "η: 0.1 in round 1, cosine change to 0.01 in round 51 and afterwards. "
+        "η of server_optimizer: 0.2/(1 + 0.5 t) after t rounds. "
+        "δ of head/*: 1 in round 1, linear change to 0.3 in round 10 and afterwards."
+    )
+
+
+def test_an_environment_is_shown_once_for_all_methods_that_ran_in_it(tmp_path):
+    runs = [Sample(method=name).write(tmp_path / name) for name in ("fedavg", "local", "fedavg+")]
+    env = json.loads((runs[2].path / ENV).read_text())
+    (runs[2].path / ENV).write_text(json.dumps(env | {"device": "gpu"}))
+    first, second = report_data(runs)["environments"]
+    assert {*first["labels"], *second["labels"]} == {"FedAvg", "Local", "FedAvg+"}
+    assert dict(second["rows"])["device"] == "gpu" or dict(first["rows"])["device"] == "gpu"
+    assert "command" not in dict(first["rows"])
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "= x", "methods = 3", "methods = [3]", '[[methods]]\nlam = { schedule = "other" }',
+        '[[methods]]\nlam = { schedule = [1] }', '[[methods]]\nlam = { schedule = "linear" }',
+        '[[methods]]\nlam = { schedule = "warm-up", rounds = "3" }',
+        '[[methods]]\nlam = { schedule = "linear", first = [1, 2], last = 0, rounds = 3 }',
+    ],
+)  # fmt: skip
+def test_damaged_schedules_are_not_described(damaged):
+    assert describe_schedules(damaged) == []
 
 
 def test_sections_without_data_are_left_out(tmp_path):

@@ -294,6 +294,34 @@ def test_every_part_of_the_state_is_resumed_bit_by_bit(name, tmp_path):
     np.testing.assert_array_equal(straight.models, resumed.models)
 
 
+OPTIMIZED = {
+    "Optax on the server": lambda rate: presets.fedavg(eta=0.05).replace(
+        server_optimizer=fp.server_optimizer.OptaxServer(optax.adam(rate))
+    ),
+    "a function for the parties": lambda rate: presets.fedavg(eta=0.05).replace(
+        optimizer=lambda eta: optax.sgd(eta, momentum=rate)
+    ),
+    "a function for a baseline": lambda rate: fp.baselines.Ditto(
+        eta=0.05, lam=0.5, optimizer=lambda eta: optax.sgd(eta, momentum=rate)
+    ),
+    "a schedule of Optax": lambda rate: presets.fedavg(eta=0.05).replace(
+        optimizer=lambda eta: optax.sgd(optax.exponential_decay(eta, 3, rate)),
+        keep_optimizer_state=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZED)
+def test_another_setting_of_an_optimizer_is_noticed_on_resume(name, tmp_path):
+    """The ``repr`` of an Optax optimizer does not have its settings."""
+    first, same, second = (OPTIMIZED[name](rate) for rate in (0.1, 0.1, 0.01))
+    fp.simulate(first, federation(), CLASSIFIER, checkpoint=tmp_path, **SETTINGS)
+    longer = SETTINGS | {"rounds": SETTINGS["rounds"] + 2}
+    with pytest.raises(fp.SettingError, match=r"its methods is .*updates"):
+        fp.simulate(second, federation(), CLASSIFIER, checkpoint=tmp_path, resume=True, **longer)
+    fp.simulate(same, federation(), CLASSIFIER, checkpoint=tmp_path, resume=True, **longer)
+
+
 @pytest.mark.parametrize("name", ["fedavg", "mr_mtl"])
 def test_another_function_of_the_round_is_noticed_on_resume(name, tmp_path):
     """The functions have the same name, and some presets compute with their values."""

@@ -16,6 +16,8 @@ from fedplus.simulation.evaluate import (
     split_into_blocks,
     summary,
 )
+from fedplus.simulation.recorder import theorem_1_applies
+from fedplus.simulation.setup import set_up
 from small_federation import CLASSIFIER, apply, federation, plain_loss
 
 PATH = (0.0, 0.25, 1.0)
@@ -217,21 +219,83 @@ def test_regression_scores_are_better_when_lower():
     np.testing.assert_allclose(jax.tree.leaves(run.parameters())[0], truth, atol=0.05)
 
 
+PLUS, MR_MTL = presets.fedgeomed_plus(**GEO), presets.mr_mtl(eta=0.1, lam=0.5)
+
+
 def test_theorem_1_applies_once_all_have_joined_and_settings_are_constant():
-    plus = presets.fedgeomed_plus(**GEO)
     settings = {"rounds": 8, "steps": 2, "batch_size": 8, "evaluate_every": 2, "objective": True}
 
     def applies(method, **more):
         run = fp.simulate(method, federation(SIZES), CLASSIFIER, **settings, **more)
         return run.evaluations["theorem_1"].tolist()
 
-    assert applies(plus) == [True] * 4
-    decaying = plus.replace(eta=fp.schedules.Cosine(0.1, 0.01, rounds=8))
+    assert applies(PLUS) == [True] * 4
+    decaying = PLUS.replace(eta=fp.schedules.Cosine(0.1, 0.01, rounds=8))
     assert applies(decaying) == [True] * 4
-    warm = plus.replace(lam=fp.schedules.WarmUp(rounds=3))
+    warm = PLUS.replace(lam=fp.schedules.WarmUp(rounds=3))
     assert applies(warm) == [False, True, True, True]
     seen = np.zeros((8, 5), bool)
     seen[:, :2], seen[3:, 2:] = True, True  # Three parties join in the fourth round.
     late = fp.simulation.Trace(jnp.array(seen), 5)
-    assert applies(plus, cohort=late) == [False, True, True, True]
-    assert applies(plus.replace(join="first"), cohort=late) == [True] * 4
+    assert applies(PLUS, cohort=late) == [False, True, True, True]
+    assert applies(PLUS.replace(join="first"), cohort=late) == [True] * 4
+
+
+THEOREM_1_NEEDS = {
+    "λ = 0, not FedAvg's 1": (presets.fedavg(eta=0.1), {}),
+    "λ = 0, not 0.5": (presets.fedgeomed_plus(**GEO, lam=0.5), {}),
+    "σ constant": (PLUS.replace(sigma=fp.schedules.Inverse(1.0)), {}),
+    "the models of all parties": (
+        PLUS.replace(over="active"), {"cohort": 3}
+    ),
+    "the models of all parties, MR-MTL": (MR_MTL, {"cohort": 3}),
+    "replies of all parties": (
+        MR_MTL, {"stragglers": fp.simulation.Stragglers(0.5, drop=True)}
+    ),
+    "the aggregator of ψ, not Krum": (
+        PLUS.replace(aggregate=fp.Krum(1)), {}
+    ),
+    "the aggregator of ψ, not that of another δ": (
+        PLUS.replace(aggregate=fp.GeometricMedian(0.1)), {}
+    ),
+    "gradient steps": (PLUS.replace(optimizer="adam"), {}),
+    "steps for all layers": (PLUS.replace(end_step=1), {}),
+    "no server optimizer": (
+        PLUS.replace(server_optimizer=fp.server_optimizer.MomentumServer()),
+        {},
+    ),
+    "no weights": (PLUS, {"weights": "size"}),
+    "no faults": (
+        PLUS, {"faults": fp.simulation.Fault((1,), fp.simulation.faults.sign_flip())}
+    ),
+}  # fmt: skip
+
+
+def applies_after_four_rounds(method, **circumstances):
+    """Return whether Theorem 1 applies after four rounds if all parties have joined by then."""
+    setup = set_up(
+        [method], federation(SIZES), CLASSIFIER, rounds=4, seeds=[0], steps=2, **circumstances
+    )
+    return bool(theorem_1_applies(method, setup.state._replace(joined=()), 4, setup))
+
+
+@pytest.mark.parametrize("name", THEOREM_1_NEEDS)
+def test_theorem_1_does_not_apply_if_a_condition_is_missing(name):
+    method, circumstances = THEOREM_1_NEEDS[name]
+    assert not applies_after_four_rounds(method, **circumstances)
+    assert applies_after_four_rounds(PLUS)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        PLUS.replace(aggregate=fp.GeometricMedian(GEO["delta"])),
+        PLUS.replace(aggregate=fp.Moreau(fp.L2(GEO["delta"]))),
+        presets.fedavg_plus(eta=0.1, sigma=1.0).replace(aggregate=fp.Mean(), over="active"),
+        MR_MTL,
+        presets.local_sgd(eta=0.1),
+    ],
+    ids=["geometric median of δ", "Moreau of ψ", "mean of all active", "MR-MTL", "σ = 0"],
+)
+def test_theorem_1_applies_if_all_conditions_hold_in_another_form(method):
+    assert applies_after_four_rounds(method)

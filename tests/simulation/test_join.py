@@ -117,11 +117,33 @@ def test_local_sgd_starts_at_the_first_model_and_equals_plain_sgd():
         np.testing.assert_allclose(joined.models[k], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["fedgeomed+", "ditto"])
+def test_a_new_party_trains_with_the_learning_rate_of_the_first_round(name):
+    """The learning rate of the run has decayed to 0 by then; other settings are those of its end."""
+    kind = METHODS[name]
+    rest = {"lam": fp.schedules.Linear(0.4, 0.1, rounds=2)} | (
+        {"sigma": 0.1} if "+" in name else {}
+    )
+    run = train(kind(eta=fp.schedules.Cosine(0.1, 0.0, rounds=2), **rest))
+    last = dataclasses.replace(run, algorithm=kind(eta=0.1, **rest | {"lam": 0.1}))
+    expected, started = join(last, NEW).models, run.w_global
+    np.testing.assert_array_equal(join(run, NEW).models, expected)
+    assert np.abs(expected - started).max() > 1e-3
+
+
+def test_a_new_party_needs_a_learning_rate():
+    run = train(presets.fedavgm(eta=fp.schedules.Linear(0.0, 0.1, rounds=2)))
+    with pytest.raises(
+        SettingError, match=r"^local\.eta and .* must be > 0 if parties join .* got 0"
+    ):
+        run.join(*NEW.party(0), steps=2)
+
+
 @pytest.mark.parametrize("name", PRIVATE)
 def test_private_layers_start_at_the_first_model_and_the_others_at_the_global_model(name):
     """With a learning rate near 0 a party's model stays where it starts."""
     algorithm = build(name)
-    run = train(algorithm)
+    run = train(algorithm, steps=11)  # FedRep trains the head in the first 10.
     still = dataclasses.replace(run, algorithm=algorithm.replace(eta=1e-9))
     model = parameters(run, join(still, NEW).models[1])
     w_first = parameters(run, init_model(MLP, jax.random.key(SEED))[1])

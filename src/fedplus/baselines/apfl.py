@@ -11,7 +11,7 @@ from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.check import require_bool, require_number
+from fedplus.check import require_bool, require_learning_rate, require_number
 from fedplus.local import (
     Batch,
     Grad,
@@ -68,7 +68,7 @@ class APFL(AbstractBaseline[APFLState]):
     optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
-        require_number(self.eta, "APFL.eta", above=0)
+        require_learning_rate(self.eta, "APFL.eta")
         require_number(self.alpha, "APFL.alpha", least=0, most=1, advice="0: FedAvg, 1: local.")
         require_bool("APFL.adaptive", self.adaptive)
         steps.require_aggregator(self.aggregate, "APFL")

@@ -11,7 +11,7 @@ from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.check import require_number
+from fedplus.check import require_learning_rate, require_number
 from fedplus.local import Batch, Grad, Params, with_parameter_shapes
 from fedplus.work import Each, Work, first_model
 
@@ -52,7 +52,7 @@ class Ditto(AbstractBaseline[DittoState]):
     optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
-        require_number(self.eta, "Ditto.eta", above=0)
+        require_learning_rate(self.eta, "Ditto.eta")
         require_number(self.lam, "Ditto.lam", least=0, advice="0 is local training.")
         steps.require_aggregator(self.aggregate, "Ditto")
         steps.require_optimizer(self.optimizer, "Ditto")

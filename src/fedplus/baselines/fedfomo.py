@@ -12,7 +12,7 @@ from fedplus.aggregation import Mean
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.check import require, require_integer, require_number
+from fedplus.check import require, require_integer, require_learning_rate, require_number
 from fedplus.local import Batch, Grad
 from fedplus.uploads import Uploads
 from fedplus.work import Each, Work, first_model
@@ -59,7 +59,7 @@ class FedFomo(AbstractBaseline[FedFomoState]):
     optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
-        require_number(self.eta, "FedFomo.eta", above=0)
+        require_learning_rate(self.eta, "FedFomo.eta")
         require_integer("FedFomo.m", self.m, kinds=int)
         require_number(self.epsilon, "FedFomo.epsilon", least=0, most=1)
         steps.require_optimizer(self.optimizer, "FedFomo")

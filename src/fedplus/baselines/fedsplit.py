@@ -11,7 +11,7 @@ from fedplus.aggregation import AbstractAggregator, Mean
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.check import require_number
+from fedplus.check import require_learning_rate, require_number
 from fedplus.local import Batch, Grad, Params, with_parameter_shapes
 from fedplus.uploads import Uploads
 from fedplus.work import Each, Work, first_model
@@ -57,7 +57,7 @@ class FedSplit(AbstractBaseline[FedSplitState]):
 
     def __post_init__(self) -> None:
         require_number(self.s, "FedSplit.s", above=0)
-        require_number(self.eta, "FedSplit.eta", above=0)
+        require_learning_rate(self.eta, "FedSplit.eta")
         steps.require_aggregator(self.aggregate, "FedSplit")
         steps.require_optimizer(self.optimizer, "FedSplit")
 

@@ -11,7 +11,7 @@ from fedplus.aggregation import AbstractAggregator, Aggregate, Mean
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.check import require_integer, require_number
+from fedplus.check import require_integer, require_learning_rate, require_number
 from fedplus.local import Batch, Grad
 from fedplus.uploads import Uploads
 from fedplus.work import Each, Work, first_model
@@ -54,7 +54,7 @@ class HypCluster(AbstractBaseline[HypClusterState]):
     optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
-        require_number(self.eta, "HypCluster.eta", above=0)
+        require_learning_rate(self.eta, "HypCluster.eta")
         require_integer("HypCluster.q", self.q, kinds=int)
         require_number(self.spread, "HypCluster.spread", least=0)
         steps.require_aggregator(self.aggregate, "HypCluster")

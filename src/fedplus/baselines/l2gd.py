@@ -12,7 +12,7 @@ from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.check import require, require_number
+from fedplus.check import require, require_learning_rate, require_number
 from fedplus.local import Batch, Grad, batch_at, with_parameter_shapes
 from fedplus.work import Each, Work, finite_or, first_model, run_each
 
@@ -48,6 +48,7 @@ class L2GD(AbstractBaseline[L2GDState]):
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("w_local",)
+    learning_rates: ClassVar[tuple[str, ...]] = ("alpha",)
     can_join: ClassVar[bool] = False
 
     alpha: float
@@ -56,7 +57,7 @@ class L2GD(AbstractBaseline[L2GDState]):
     aggregate: AbstractAggregator | None = None
 
     def __post_init__(self) -> None:
-        require_number(self.alpha, "L2GD.alpha", above=0)
+        require_learning_rate(self.alpha, "L2GD.alpha")
         require_number(self.lam, "L2GD.lam", least=0, advice="0 is local training.")
         require_number(self.p, "L2GD.p", above=0, below=1)
         steps.require_aggregator(self.aggregate, "L2GD")

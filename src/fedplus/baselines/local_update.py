@@ -11,7 +11,7 @@ from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.check import require, require_number
+from fedplus.check import require, require_learning_rate, require_number
 from fedplus.local import (
     Batch,
     Grad,
@@ -55,6 +55,7 @@ class LocalUpdate(AbstractBaseline[LocalUpdateState]):
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("parties",)
+    learning_rates: ClassVar[tuple[str, ...]] = ("eta", "gamma")
 
     eta: float
     gamma: float
@@ -62,7 +63,7 @@ class LocalUpdate(AbstractBaseline[LocalUpdateState]):
     aggregate: AbstractAggregator | None = None
 
     def __post_init__(self) -> None:
-        require_number(self.eta, "LocalUpdate.eta", above=0)
+        require_learning_rate(self.eta, "LocalUpdate.eta")
         require_number(self.gamma, "LocalUpdate.gamma", least=0)
         require(self.theta in ("all", "last"), "LocalUpdate.theta", self.theta, '"all" or "last"')
         steps.require_aggregator(self.aggregate, "LocalUpdate")

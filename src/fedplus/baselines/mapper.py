@@ -11,7 +11,7 @@ from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.check import require, require_number
+from fedplus.check import require, require_learning_rate, require_number
 from fedplus.local import Batch, Grad, with_parameter_shapes
 from fedplus.work import Each, Work, first_model
 
@@ -51,6 +51,7 @@ class Mapper(AbstractBaseline[MapperState]):
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("w_local", "lam")
+    learning_rates: ClassVar[tuple[str, ...]] = ("eta", "eta_c")
 
     eta: float
     eta_c: float
@@ -59,8 +60,8 @@ class Mapper(AbstractBaseline[MapperState]):
     optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
-        require_number(self.eta, "Mapper.eta", above=0)
-        require_number(self.eta_c, "Mapper.eta_c", above=0)
+        require_learning_rate(self.eta, "Mapper.eta")
+        require_learning_rate(self.eta_c, "Mapper.eta_c")
         is_valid = isinstance(self.lambdas, tuple) and len(self.lambdas) > 0
         require(is_valid, "Mapper.lambdas", repr(self.lambdas), "a tuple of at least one λ")
         for lam in self.lambdas:

@@ -11,7 +11,7 @@ from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import AbstractLocalAdaptation, Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.check import require, require_number
+from fedplus.check import require, require_learning_rate, require_number
 from fedplus.local import (
     Batch,
     Grad,
@@ -59,6 +59,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("rounds",)
+    learning_rates: ClassVar[tuple[str, ...]] = ("beta",)
     batches_per_step: ClassVar[int] = 3
 
     alpha: float
@@ -70,7 +71,7 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
 
     def __post_init__(self) -> None:
         require_number(self.alpha, "PerFedAvg.alpha", least=0, advice="0 is FedAvg.")
-        require_number(self.beta, "PerFedAvg.beta", above=0, advice="The learning rate.")
+        require_learning_rate(self.beta, "PerFedAvg.beta")
         require_number(self.delta, "PerFedAvg.delta", above=0)
         ok = self.variant in ("fo", "hf")
         require(ok, "PerFedAvg.variant", repr(self.variant), '"fo" or "hf"')

@@ -11,7 +11,7 @@ from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.check import require_integer, require_number
+from fedplus.check import require_integer, require_learning_rate, require_number
 from fedplus.local import (
     Batch,
     Grad,
@@ -59,6 +59,7 @@ class PFedMe(AbstractBaseline[PFedMeState]):
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("theta",)
+    learning_rates: ClassVar[tuple[str, ...]] = ("eta", "eta_inner")
 
     eta: float
     lam: float
@@ -69,9 +70,9 @@ class PFedMe(AbstractBaseline[PFedMeState]):
     optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
-        require_number(self.eta, "PFedMe.eta", above=0)
+        require_learning_rate(self.eta, "PFedMe.eta")
         require_number(self.lam, "PFedMe.lam", above=0, advice="λ keeps θ_k near w.")
-        require_number(self.eta_inner, "PFedMe.eta_inner", above=0)
+        require_learning_rate(self.eta_inner, "PFedMe.eta_inner")
         require_integer("PFedMe.inner", self.inner, kinds=int)
         require_number(self.beta, "PFedMe.beta", above=0)
         steps.require_aggregator(self.aggregate, "PFedMe")

@@ -11,7 +11,7 @@ from fedplus.aggregation import AbstractAggregator
 from fedplus.algorithm import Outcome
 from fedplus.baselines import steps
 from fedplus.baselines.base import AbstractBaseline
-from fedplus.check import require, require_number
+from fedplus.check import require, require_learning_rate, require_number
 from fedplus.local import Batch, Grad, Params, with_parameter_shapes
 from fedplus.work import Each, Work, first_model
 
@@ -51,6 +51,7 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
     """
 
     per_party: ClassVar[tuple[str, ...]] = ("control_local",)
+    learning_rates: ClassVar[tuple[str, ...]] = ("eta_l",)
 
     eta_l: float
     eta_g: float = 1.0
@@ -59,7 +60,7 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
     optimizer: steps.Optimizer = static_field(default="sgd")
 
     def __post_init__(self) -> None:
-        require_number(self.eta_l, "Scaffold.eta_l", above=0, advice="The local learning rate.")
+        require_learning_rate(self.eta_l, "Scaffold.eta_l")
         require_number(self.eta_g, "Scaffold.eta_g", above=0, advice="1 takes the aggregate.")
         require(self.option in (1, 2), "Scaffold.option", self.option, "1 or 2")
         steps.require_aggregator(self.aggregate, "Scaffold")
@@ -102,6 +103,7 @@ class Scaffold(AbstractBaseline[ScaffoldState]):
                 new_c_k = ravel(mean)
             else:
                 new_c_k = c_k - c + (x - y) / (jnp.maximum(count, 1) * eta)
+                new_c_k = jnp.where(eta > 0, new_c_k, c_k)  # A schedule may reach 0.
             new_c_k = jnp.where(jnp.asarray(count) > 0, new_c_k, c_k)  # l. 12
             (y, new_c_k), diverged = work.accept((y, new_c_k), (x, c_k), batches)
             return y, new_c_k, diverged

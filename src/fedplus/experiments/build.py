@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from fedplus.experiments.toml_source import TomlSource
 from fedplus.layers import Layer
 from fedplus.methods import lookup_method
 from fedplus.models import ravel
+from fedplus.server_optimizer import AdaptiveServer, MomentumServer
 from fedplus.simulation import Stragglers, faults
 
 PSIS = {
@@ -35,6 +37,12 @@ AGGREGATORS = {
     "mean": aggregation.Mean,
     "norm-clipping": aggregation.NormClipping,
     "trimmed-mean": aggregation.TrimmedMean,
+}
+SERVER_OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "adagrad": partial(AdaptiveServer, "adagrad"),
+    "adam": partial(AdaptiveServer, "adam"),
+    "momentum": MomentumServer,
+    "yogi": partial(AdaptiveServer, "yogi"),
 }
 SCHEDULES = {
     "cosine": schedules.Cosine,
@@ -241,6 +249,9 @@ def _build_setting(name: str, value: Any, default: Any, method: str = "") -> Any
     if name == "aggregate":
         example = '{ name = "trimmed-mean", trim = 0.2 }'
         return _build_from_table(value, "name", AGGREGATORS, name, example)
+    if name == "server_optimizer":
+        example = '{ name = "adam", eta = 0.01 }'
+        return _build_from_table(value, "name", SERVER_OPTIMIZERS, name, example)
     if isinstance(value, Mapping) and "schedule" in value:
         example = '{ schedule = "linear", first = 1, last = 0, rounds = 50 }'
         return _build_from_table(value, "schedule", SCHEDULES, name, example)
@@ -289,12 +300,18 @@ def _build_layer(table: dict[str, Any]) -> Layer:
 def _build_from_table(
     table: Any, key: str, choices: Mapping[str, Callable[..., Any]], what: str, example: str
 ) -> Any:
-    """Build the object that a table names under ``key``; the other keys are its settings."""
+    """Build the object that a table names under ``key``; the other keys are its settings.
+
+    A setting of anything but a schedule may be a schedule.
+    """
     ok = isinstance(table, Mapping) and isinstance(table.get(key), str)
     allowed = f"a table with {key} and settings, e.g. {example}"
     require(ok, what, repr(table), allowed, f"Known: {', '.join(choices)}.")
     make = lookup(table[key], choices, f"{what}'s {key}")
-    return _call_checked(make, {k: v for k, v in table.items() if k != key}, table[key])
+    settings = {k: v for k, v in table.items() if k != key}
+    if key != "schedule":
+        settings = {k: _build_setting(k, v, None) for k, v in settings.items()}
+    return _call_checked(make, settings, table[key])
 
 
 def _call_checked(make: Callable[..., Any], settings: Mapping[str, Any], name: str) -> Any:

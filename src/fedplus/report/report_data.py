@@ -18,6 +18,7 @@ from fedplus.report.formatting import Score, count_of, join_names
 from fedplus.report.groups import Group, group_runs, score_of
 from fedplus.report.headline import best_group
 from fedplus.report.run_data import read_run_data
+from fedplus.report.scheduled_settings import describe_schedules
 
 
 def report_data(
@@ -63,6 +64,7 @@ def report_data(
         "summary": summary.summary_table(groups),
         "sections": [section for section in sections if section],
         "settings": _settings(groups),
+        "environments": _environments(groups),
         "command": command or _command(groups),
     }
 
@@ -99,15 +101,25 @@ def _command(groups: Sequence[Group]) -> str:
     return shlex.join(["fedplus", *command[1:]]) if command else ""
 
 
+def _note(group: Group) -> str:
+    """Return the seeds, and how settings depend on the round."""
+    seeds = join_names((str(run.status.get("seed")) for run in group.runs), 20)
+    lines = [f"Seeds: {seeds}", *describe_schedules(group.runs[0].spec)]
+    return "".join(f"{line}. " for line in lines).rstrip()
+
+
 def _settings(groups: Sequence[Group]) -> list[dict[str, Any]]:
     return [
-        {
-            "label": group.label,
-            "spec": group.runs[0].spec,
-            "seeds": join_names((str(run.status.get("seed")) for run in group.runs), 20),
-            "env": {
-                str(key): str(value) for key, value in group.runs[0].env.items() if key != "command"
-            },
-        }
-        for group in groups
+        {"label": group.label, "spec": group.runs[0].spec, "note": _note(group)} for group in groups
     ]
+
+
+def _environments(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Return where the runs were made, once for all methods of the same environment."""
+    labels: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for group in groups:
+        env = group.runs[0].env.items()
+        rows = tuple((str(key), str(value)) for key, value in env if key != "command")
+        if rows:
+            labels.setdefault(rows, []).append(group.label)
+    return [{"labels": names, "rows": rows} for rows, names in labels.items()]

@@ -36,7 +36,7 @@ def theorem_1_section(groups: Sequence[Group]) -> Section | None:
         if since is None:
             rise_text = UNKNOWN
             clauses.append(
-                f"Theorem 1 never applies to {group.label}, because settings change or parties join"
+                f"Theorem 1 never applies to {group.label}, whose runs do not meet its conditions"
             )
         elif round_ is None:
             never_rising.append(group.label)
@@ -56,9 +56,11 @@ def theorem_1_section(groups: Sequence[Group]) -> Section | None:
     option = {"name": "", "finding": finding, "charts": [chart], "table": table}
     note = (
         "Theorem 1: with full gradients and a small enough η the objective never rises. "
-        "It applies from the round on by which all parties have joined and ψ, σ, λ and the aggregator "
-        "no longer change. From there each evaluated round is compared with the one before; a rise "
-        "below a millionth is rounding."
+        "It applies from the round on by which all parties have joined and ψ, σ and the aggregator no "
+        "longer change, if λ is 0 from there on, ψ defines the aggregator, which gets the models of "
+        "all parties, and there are only gradient steps, no weights, faults or server optimizer. "
+        "From there each evaluated round is compared with the one before; a rise below a millionth is "
+        "rounding."
     )
     return choice_section("certificate", "Certificate of Theorem 1", [option], note=note)
 

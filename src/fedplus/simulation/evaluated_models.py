@@ -24,6 +24,7 @@ class EvaluatedModels:
 
     def __call__(self, algorithm: AbstractAlgorithm[Any], state: Any, rounds: int) -> Matrix:
         """Return the model that each party uses after this many rounds."""
+        adaptation = algorithm.after_training(rounds)
         algorithm = at_round(algorithm, max(rounds - 1, 0))
         if algorithm.is_stateless():  # The state may have the rows of a cohort only.
             w = algorithm.w_global(state)
@@ -35,7 +36,7 @@ class EvaluatedModels:
         key = jax.random.fold_in(jax.random.key(0), rounds)
         plan = self._plan
         adapted: Matrix = adapt_models(
-            plan.model, plan.batch_size, plan.each, self._data, algorithm, models, key
+            plan.model, plan.batch_size, plan.each, self._data, adaptation, models, key
         )
         return adapted
 

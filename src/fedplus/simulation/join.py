@@ -14,7 +14,6 @@ from fedplus.algorithm import AbstractAlgorithm
 from fedplus.check import require, require_integer
 from fedplus.data.split import Split, put_on_device
 from fedplus.models import Model
-from fedplus.schedules import at_round
 from fedplus.simulation.engine import EACH_BY_NAME, Data, make_divergence_test, make_gradient
 from fedplus.simulation.evaluated_models import adapt_models, is_adapted
 from fedplus.simulation.minibatches import minibatches
@@ -63,12 +62,13 @@ def join_parties(
         model: The model.
         samples: The new parties' training samples.
         training: How long they train.
-        rounds_before: The number of rounds of the training; settings that depend on the round have the
-            values of the last one.
+        rounds_before: The number of rounds of the training. Settings that depend on the round have the
+            values of the last one, but learning rates those of the first one.
         seed: The seed of the first model and of the minibatches.
 
     Raises:
-        SettingError: With this method no party can train without the others, or a number is invalid.
+        SettingError: With this method no party can train without the others, or a number is invalid,
+            such as a learning rate that is 0 in the first round.
     """
     name = type(algorithm).__name__
     require(
@@ -77,7 +77,8 @@ def join_parties(
     )  # fmt: skip
     for field, value in zip(training._fields, training, strict=True):
         require_integer(field, value)
-    algorithm = at_round(algorithm, max(rounds_before - 1, 0))
+    algorithm.require_learning_rate_after_training()
+    algorithm = algorithm.after_training(rounds_before)
     key, w_first = init_model(model, jax.random.key(seed))
     starts_first = getattr(algorithm, "join", "current") == "first"
     first = w_first if starts_first else jnp.asarray(algorithm.w_global(state))

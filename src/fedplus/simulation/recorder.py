@@ -6,14 +6,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 
 from fedplus._types import Array, Matrix, NumpyArray, Vector
+from fedplus.aggregation import Moreau
 from fedplus.algorithm import AbstractAlgorithm, FedPlus, State
 from fedplus.check import require
-from fedplus.data.federation import Federation
-from fedplus.models import Model
-from fedplus.parameter_groups import ByLayer
+from fedplus.parameter_groups import ByLayer, per_entry
 from fedplus.schedules import at_round, constant_from
 from fedplus.simulation.evaluate import (
     Blocks,
@@ -27,6 +25,7 @@ from fedplus.simulation.evaluated_models import EvaluatedModels, is_adapted
 from fedplus.simulation.mesh import replicate, to_host
 from fedplus.simulation.paging import Paging
 from fedplus.simulation.round_statistics import RoundStatistics
+from fedplus.simulation.setup import Setup, is_everyone_active
 
 EVALUATIONS = "evaluations"
 FIGURES = "figures"
@@ -48,24 +47,22 @@ class Recorder:
     """Collects the records of a run, as arrays with the axes (round or evaluation, lane, ...).
 
     Args:
-        federation: The parties' data.
-        model: The model that they train.
+        setup: The run.
         path: Values λ for which (1 − λ) w_k + λ w̃ is evaluated, too.
         objective: Whether F_σ is recorded, too.
         evaluated_models: Returns the models to evaluate.
-        mesh: Devices that share the evaluation.
     """
 
     def __init__(
         self,
-        federation: Federation,
-        model: Model,
+        setup: Setup,
         path: Sequence[float],
         objective: bool,
         evaluated_models: EvaluatedModels,
-        mesh: Mesh | None = None,
     ) -> None:
-        self._model = model
+        federation, mesh = setup.federation, setup.plan.mesh
+        self._setup = setup
+        self._model = setup.plan.model
         self._evaluated_models = evaluated_models
         self._path = tuple(path)
         test, rows = split_into_blocks(federation.test)
@@ -172,7 +169,7 @@ class Recorder:
         if algorithm.is_stateless() and not is_adapted(algorithm):
             personal, norms = common, np.zeros(len(blocks.size), w_global.dtype)
         else:
-            w_local = self._evaluated_models(algorithm, state, round_)
+            w_local = self._evaluated_models(unresolved, state, round_)
             norms = np.zeros(len(blocks.size), w_global.dtype)
             if not algorithm.is_stateless():
                 norms = personal_norms(algorithm, state, len(w_local))
@@ -193,7 +190,7 @@ class Recorder:
             train, train_rows = self._train
             losses = evaluate_parties(self._model, train_rows, train, state.w_local).loss
             result["objective"] = f_sigma(algorithm, losses, state, w_global)
-            result["theorem_1"] = theorem_1_applies(unresolved, state, round_)
+            result["theorem_1"] = theorem_1_applies(unresolved, state, round_, self._setup)
         return {name: to_host(value) for name, value in result.items()}
 
     def _add(self, name: str, values: Any) -> None:
@@ -243,7 +240,7 @@ def f_sigma(algorithm: FedPlus, losses: Vector, state: State, w_global: Vector) 
         state: The state of the method.
         w_global: (d,), w̃.
     """
-    envelope = jax.vmap(algorithm.local.psi.envelope)(state.w_local - w_global)
+    envelope = jax.vmap(algorithm.psi.envelope)(state.w_local - w_global)
     counted = jnp.ones_like(losses)
     if not isinstance(state.joined, tuple):
         counted = state.joined.astype(losses.dtype)
@@ -251,18 +248,32 @@ def f_sigma(algorithm: FedPlus, losses: Vector, state: State, w_global: Vector) 
     return mean
 
 
-def theorem_1_applies(algorithm: AbstractAlgorithm[Any], state: State, round_: int) -> NumpyArray:
-    """Return whether F_σ may no longer rise after this number of rounds.
+def theorem_1_applies(
+    algorithm: AbstractAlgorithm[Any], state: State, round_: int, setup: Setup
+) -> NumpyArray:
+    """Return whether, by the paper's Theorem 1, F_σ may no longer rise after this number of rounds.
 
-    That is so once all parties have joined and ψ, σ, λ and the aggregator no longer change, and if
-    there is no server optimizer. η may change, if it stays small enough.
+    η may change, if it stays small enough. With σ = 0, F_σ is the mean of the f_k, and all parties
+    descend on their own f_k.
     """
     assert isinstance(algorithm, FedPlus)
-    local = algorithm.local
-    changing = local.psi, local.sigma, local.lam, algorithm.aggregate
-    all_joined = isinstance(state.joined, tuple) or bool(np.all(to_host(state.joined)))
-    is_constant = constant_from(changing) < round_ and algorithm.server_optimizer is None
-    return np.array(all_joined and is_constant)
+    changing = algorithm.local.psi, algorithm.local.sigma, algorithm.local.lam, algorithm.aggregate
+    now = at_round(algorithm, max(round_ - 1, 0))
+    local, by_psi = now.local, Moreau(now.shared_psi)
+    conditions = {
+        "the settings are constant": constant_from(changing) < round_,
+        "steps start at w_k": np.all(np.asarray(per_entry(local.lam)) == 0),
+        "steps are gradient steps": local.optimizer == "sgd",
+        "all steps train all layers": local.begin_step is None and local.end_step is None,
+        "ψ defines 𝒜": now.aggregator in (by_psi, by_psi.solver),
+        "w̃ is 𝒜(W)": now.server_optimizer is None,
+        # Deviation D1.
+        "𝒜 gets all models": now.over == "all" or is_everyone_active(setup.plan, setup.inputs),
+        "all models count alike": setup.inputs.weights is None,
+        "𝒜 gets the models as trained": not setup.plan.faults,
+        "all parties have joined": isinstance(state.joined, tuple) or to_host(state.joined).all(),
+    }
+    return np.array(all(conditions.values()))
 
 
 def require_objective(algorithms: Sequence[AbstractAlgorithm[Any]], stored: bool) -> None:

@@ -82,8 +82,10 @@ class Run:
 
         The party starts where the method lets a late party start, and trains while w̃ and the other
         parties' models stay as they are. With a method whose parties all use one global model, such
-        as FedAvg, the result is w̃, which the training of one party does not change. If all its local
-        steps diverge, the party keeps the model at which it starts, and a warning says so.
+        as FedAvg, the result is w̃, which the training of one party does not change. Settings that
+        depend on the round have the values of the last round, but learning rates, which may have
+        decayed to 0, those of the first. If all its local steps diverge, the party keeps the model at
+        which it starts, and a warning says so.
 
         Args:
             x: The party's inputs (n, ...).

@@ -142,10 +142,9 @@ def set_up(
     lane = _stack(lanes) if plan.has_lanes else lanes[0]
     is_plain = weights is None and not (plan.faults or mesh or paged or plan.has_lanes)
     has_memory = is_plain and isinstance(algorithms[0], FedPlus)
-    is_everyone = isinstance(cohort_rule, Uniform) and cohort_rule.size == n and stragglers is None
     shape = StateShape(
         rows, cohort_rule.size if has_memory else None,
-        track_joining=not (is_everyone or is_stateless),
+        track_joining=not (is_everyone_active(plan, inputs) or is_stateless),
     )  # fmt: skip
     if cpu_mesh is not None:
         state = _init_state_on_cores(lanes, shape, cores=cpu_mesh)
@@ -156,6 +155,13 @@ def set_up(
     else:  # With the sharding that the program's result has; otherwise it compiles twice.
         state = jax.device_put(_init_state(lanes, shape), inputs.data.x.sharding)
     return Setup(plan, inputs, replicate(mesh or cpu_mesh, lane), state, runs, federation)
+
+
+def is_everyone_active(plan: Plan, inputs: Inputs) -> bool:
+    """Return True if all parties take part in every round, with all of their work."""
+    cohort = inputs.cohort
+    is_everyone = isinstance(cohort, Uniform) and cohort.size == plan.parties
+    return is_everyone and plan.stragglers is None
 
 
 class StateShape(NamedTuple):

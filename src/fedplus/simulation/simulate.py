@@ -186,7 +186,7 @@ def sweep(
     if objective:
         require_objective(algorithms, stored=store is not None)
     evaluated_models = EvaluatedModels(setup)
-    recorder = Recorder(federation, model, path, objective, evaluated_models, setup.plan.mesh)
+    recorder = Recorder(setup, path, objective, evaluated_models)
     recorded = {"path": [float(lam) for lam in path], "objective": bool(objective)}
     checkpointer = Checkpointer.create(checkpoint, checkpoint_every, setup, recorded, paging)
     t, state = checkpointer.restore_or_start(setup.state, recorder, resume)

@@ -74,20 +74,16 @@
   function addSettings() {
     const made = section("settings", "Settings, and how to repeat it");
     if (content.command) made.append(make("h3", {}, "The command"), copyable(content.command, "the command"));
-    const environments = new Map(); // One table for all methods that ran in the same environment.
-    content.settings.forEach(({ label, spec, seeds, env }) => {
-      const key = JSON.stringify(env);
-      if (Object.keys(env).length) environments.set(key, [...(environments.get(key) || []), label]);
+    content.settings.forEach(({ label, spec, note }) => {
       if (!spec) return;
-      const note = make("p", { class: "muted note" }, `Seeds: ${seeds}`);
-      const details = make("details", {}, make("summary", {}, `${label}: spec.toml`), note,
-        copyable(spec, `spec.toml of ${label}`));
+      const details = make("details", {}, make("summary", {}, `${label}: spec.toml`),
+        make("p", { class: "muted note" }, note), copyable(spec, `spec.toml of ${label}`));
       details.open = content.settings.length === 1;
       made.append(details);
     });
-    environments.forEach((labels, key) => {
-      const where = environments.size > 1 ? `Where it ran: ${labels.join(", ")}` : "Where it ran";
-      made.append(make("h3", {}, where), table({ head: [], rows: Object.entries(JSON.parse(key)), kind: "from-left" }, where));
+    content.environments.forEach(({ labels, rows }, i, all) => {
+      const where = all.length > 1 ? `Where it ran: ${labels.join(", ")}` : "Where it ran";
+      made.append(make("h3", {}, where), table({ head: [], rows, kind: "from-left" }, where));
     });
   }
 
