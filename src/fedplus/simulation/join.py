@@ -29,6 +29,8 @@ class Joined(NamedTuple):
     """(M, d): the model that each new party uses."""
     given_up: NumpyArray
     """(M,): in how many rounds a party's local steps diverged even with the smallest step sizes."""
+    kept_unadapted: NumpyArray
+    """(M,): True if the steps diverged likewise with which a party adapts its model in the end."""
 
 
 class LocalTraining(NamedTuple):
@@ -87,9 +89,13 @@ def join_parties(
     key = jax.random.fold_in(key, rounds_before)
     state, given_up = _train(model, training, each, algorithm, state, w_first, data, key)
     models = algorithm.models(state)
+    kept_unadapted = np.zeros(len(samples.size), bool)
     if is_adapted(algorithm):
-        models = adapt_models(model, training.batch_size, each, data, algorithm, models, key)
-    return Joined(np.asarray(models), np.asarray(given_up))
+        models, diverged = adapt_models(
+            model, training.batch_size, each, data, w_first, algorithm, models, key
+        )
+        kept_unadapted = np.asarray(diverged) > RETRIES
+    return Joined(np.asarray(models), np.asarray(given_up), kept_unadapted)
 
 
 @partial(jax.jit, static_argnames=("model", "training", "each_name"))
