@@ -182,7 +182,7 @@ def test_smaller_steps_are_kept_until_larger_ones_have_been_good_for_long():
 
 
 def with_outlier(seed):
-    """Return two parties of 24 samples; one sample of the second makes its loss six times as curved."""
+    """Return two parties of 24 samples; one sample of the second makes its loss far more curved."""
     rng = np.random.default_rng(seed)
     parties = []
     for outlier in (1.0, 30.0):
@@ -197,7 +197,7 @@ def with_outlier(seed):
 def test_no_round_makes_a_party_worse_than_untrained_because_of_divergence(preset):
     """A single sample has nearly all the loss, which is then within three standard errors of 0."""
     settings = {} if preset == "local_sgd" else {"sigma": 1.0}
-    method = getattr(presets, preset)(eta=0.04, **settings)
+    method = getattr(presets, preset)(eta=0.06, **settings)
     for seed in range(5):
         run = fp.simulate(
             method, with_outlier(seed), LINEAR, rounds=60, steps=10, batch_size=20, seed=seed,
@@ -233,7 +233,7 @@ def test_smaller_steps_survive_a_resume_and_pauses_and_are_the_same_in_a_sweep(
     run = fp.simulate(method, STEEP_PARTIES, LINEAR, **settings)
     of_steep = np.asarray(run.figures["cohort"]) == STEEP
     counts = np.asarray(run.figures["diverged"])
-    assert 0 < (counts[of_steep] > 0).sum() <= 4 < of_steep.sum()
+    assert 0 < (counts[of_steep] > 0).sum() <= 5 < of_steep.sum()
     for rounds in (5, 16, 35):
         part = fp.simulate(
             method, STEEP_PARTIES, LINEAR, checkpoint=tmp_path, resume=True,

@@ -144,7 +144,8 @@ def make_divergence_test(
 
     It compares the loss on the first minibatch of the round with that of the model before the steps and
     with that of the untrained model. A loss is worse if it is higher by ``MAX_RISE_IN_ERRORS`` standard
-    errors of the mean difference, or more than ``MAX_LOSS_RATIO`` times as high.
+    errors of the mean difference, or more than ``MAX_LOSS_RATIO`` times as high. If the steps raised
+    it as much as that, it is worse than that of the untrained model if it is higher at all.
     """
     unravel = unravel_function(model)
 
@@ -154,15 +155,18 @@ def make_divergence_test(
             sample_losses(model, data, unravel(w), rows) for w in (before, after, w_first)
         )
 
-        def is_above(reference: Array) -> Array:
+        def is_above(reference: Array, tolerance: Any = 1.0) -> Array:
             difference = (new - reference).reshape(-1)
             error = jnp.std(difference) / difference.size**0.5
             size = jnp.mean(jnp.abs(reference))
             allowed = jnp.minimum(MAX_RISE_IN_ERRORS * error, (MAX_LOSS_RATIO - 1) * size)
-            return ~(jnp.mean(difference) <= allowed)  # True for NaN, too.
+            return ~(jnp.mean(difference) <= tolerance * allowed)  # True for NaN, too.
 
         has_risen = is_above(old)
-        return ROSE * has_risen + DIVERGED * (has_risen & is_above(untrained))
+        # A large rise is no chance, even if a few samples have most of it and its error is large, too.
+        is_large = ~(jnp.mean(new) <= MAX_LOSS_RATIO * jnp.mean(jnp.abs(old)))
+        tolerance = jnp.where(is_large, 0.0, 1.0)
+        return ROSE * has_risen + DIVERGED * (has_risen & is_above(untrained, tolerance))
 
     return judge
 
