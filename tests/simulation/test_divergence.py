@@ -47,7 +47,9 @@ def test_a_party_with_too_large_a_learning_rate_is_rescued_and_others_are_unaffe
         of_steep = np.asarray(run.figures["cohort"]) == STEEP
         assert counts[~of_steep].sum() == 0
         assert counts[of_steep].max() <= RETRIES + 1
-    assert 0 < total(run) <= 2 * (RETRIES + 1)  # In the first round, and when larger steps are tried.
+    assert (
+        0 < total(run) <= 2 * (RETRIES + 1)
+    )  # In the first round, and when larger steps are tried.
     others = [k for k in range(4) if k != STEEP]
     np.testing.assert_array_equal(run.models[others], plain.models[others])
     x, y = run.federation.train.party(STEEP)
@@ -242,7 +244,10 @@ def test_smaller_steps_survive_a_resume_and_pauses_and_are_the_same_in_a_sweep(
     assert_same_run(part, run)
     seeds = {"seeds": (0, 1)}
     swept = fp.sweep(
-        [method], STEEP_PARTIES, LINEAR, **{k: v for k, v in settings.items() if k != "seed"} | seeds
+        [method],
+        STEEP_PARTIES,
+        LINEAR,
+        **{k: v for k, v in settings.items() if k != "seed"} | seeds,
     )
     assert (swept[1].figures["diverged"] == run.figures["diverged"]).all()
     np.testing.assert_allclose(swept[1].models, run.models, rtol=1e-5, atol=1e-6)
@@ -253,9 +258,7 @@ def test_smaller_steps_are_the_same_with_a_store_and_on_a_mesh(tmp_path):
     settings = LONG | {"cohort": 2}
     run = fp.simulate(method, STEEP_PARTIES, LINEAR, **settings)
     assert total(run) > 0
-    assert_same_run(
-        fp.simulate(method, STEEP_PARTIES, LINEAR, store=tmp_path, **settings), run
-    )
+    assert_same_run(fp.simulate(method, STEEP_PARTIES, LINEAR, store=tmp_path, **settings), run)
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("parties",))
     sharded = fp.simulate(method, STEEP_PARTIES, LINEAR, mesh=mesh, **settings)
     np.testing.assert_array_equal(sharded.figures["diverged"], run.figures["diverged"])

@@ -55,7 +55,14 @@ class EvaluatedModels:
         key = jax.random.fold_in(jax.random.key(0), rounds)
         plan = self._plan
         adapted: Adapted = adapt_models(
-            plan.model, plan.batch_size, plan.each, self._data, self._w_first, algorithm, models, key
+            plan.model,
+            plan.batch_size,
+            plan.each,
+            self._data,
+            self._w_first,
+            algorithm,
+            models,
+            key,
         )
         return adapted
 

@@ -128,10 +128,7 @@ class Recorder:
             The mean personal score of each lane, (lanes,).
         """
         if paging is None:
-            results = [
-                self._evaluate_state(*lane, *self._test, round_)
-                for lane in lanes
-            ]
+            results = [self._evaluate_state(*lane, *self._test, round_) for lane in lanes]
         else:
             results = [self._evaluate_pages(*lanes[0], paging, round_)]
         self._add(f"{EVALUATIONS}/round", np.array([round_]))
