@@ -7,8 +7,8 @@ import pytest
 
 import fedplus as fp
 from fedplus import baselines, presets
-from fedplus.models import REGRESSION, Model
 from fedplus.backoff import GOOD_ROUNDS, Backoff
+from fedplus.models import REGRESSION, Model
 from fedplus.simulation import DivergedError
 from fedplus.work import RETRIES
 from small_federation import CLASSIFIER, federation

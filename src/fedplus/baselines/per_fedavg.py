@@ -138,7 +138,8 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
 
         def adapt_one(w: Vector, batches: Batch) -> Vector:
             g = ravel(gradient(unravel(w), batch_at(batches, jnp.int32(0))))
-            return w - scale * self.alpha * g
+            moved: Vector = w - scale * self.alpha * g
+            return moved
 
         adapted: Matrix = each(adapt_one)(models, batches)
         return adapted

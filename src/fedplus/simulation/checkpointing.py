@@ -89,7 +89,7 @@ class Checkpointer:
         )
         if folder is None:
             return cls(None, None, {})
-        stored_fields = ()
+        stored_fields: tuple[str, ...] = ()
         if paging is not None:
             stored_fields = setup.runs[0][0].party_fields(setup.state.method)
         settings = describe_run(setup) | recorded | {"stored": paging is not None}

@@ -53,7 +53,7 @@ class DivergenceMonitor:
         Raises:
             DivergedError: The run makes no progress any more.
         """
-        gave_up = (diverged > RETRIES).all(axis=1)
+        gave_up: NumpyArray = np.all(diverged > RETRIES, axis=1)
         if not gave_up.any():
             self._stuck[lane] = set()
             return

@@ -160,13 +160,16 @@ def make_divergence_test(
             error = jnp.std(difference) / difference.size**0.5
             size = jnp.mean(jnp.abs(reference))
             allowed = jnp.minimum(MAX_RISE_IN_ERRORS * error, (MAX_LOSS_RATIO - 1) * size)
-            return ~(jnp.mean(difference) <= tolerance * allowed)  # True for NaN, too.
+            exceeds: Array = ~(jnp.mean(difference) <= tolerance * allowed)  # True for NaN, too.
+            return exceeds
 
         has_risen = is_above(old)
         # A large rise is no chance, even if a few samples have most of it and its error is large, too.
         is_large = ~(jnp.mean(new) <= MAX_LOSS_RATIO * jnp.mean(jnp.abs(old)))
         tolerance = jnp.where(is_large, 0.0, 1.0)
-        return ROSE * has_risen + DIVERGED * (has_risen & is_above(untrained, tolerance))
+        has_diverged = has_risen & is_above(untrained, tolerance)
+        verdict: Array = ROSE * has_risen + DIVERGED * has_diverged
+        return verdict
 
     return judge
 

@@ -77,7 +77,7 @@ def adapt_models(
     model: Model, batch_size: int, each: str, data: Data, w_first: Vector,
     algorithm: AbstractLocalAdaptation, models: Matrix, key: Array,
 ) -> Adapted:  # fmt: skip
-    """Return the models after adaptation, whose steps are repeated with smaller ones if they diverge."""
+    """Return the adapted models. Steps that diverge are repeated with smaller ones."""
     words = jax.random.bits(key, data.size.shape)
     steps = algorithm.adaptation_steps
     batches = minibatches(words, data.start, data.size, batch_size, max_steps=steps)

@@ -21,7 +21,6 @@ from fedplus.models import Model
 from fedplus.simulation.checkpointing import Checkpointer
 from fedplus.simulation.cpu_devices import first_replica, without_memory
 from fedplus.simulation.divergence import (
-    DivergedError,
     DivergenceMonitor,
     warn_of_given_up_steps,
 )
@@ -41,7 +40,7 @@ from fedplus.simulation.recorder import (
 )
 from fedplus.simulation.round_statistics import RoundStatistics
 from fedplus.simulation.run import Run
-from fedplus.simulation.setup import Setup, set_up
+from fedplus.simulation.setup import set_up
 from fedplus.simulation.trim_heap import compile_and_trim, trim_if_slow
 
 SECONDS_PER_CALL = 0.5
@@ -144,8 +143,8 @@ def sweep(
     The methods must differ in numbers only (δ, σ, η): one preset with several settings. If a run makes
     no progress any more because local steps diverge, ``diverged="raise"`` raises a ``DivergedError`` as
     in ``simulate``, and ``diverged="count"`` continues without these steps. ``figures["diverged"]``
-    counts how often steps diverged and were repeated. ``observe`` is called with the index of the run and the new evaluation.
-    The other arguments are those of ``simulate``.
+    counts how often steps diverged and were repeated. ``observe`` is called with the index of the run
+    and the new evaluation. The other arguments are those of ``simulate``.
 
     Returns:
         One run per method and seed: all seeds of the first method, then those of the second, ...
@@ -205,8 +204,8 @@ def sweep(
             if diverged == "raise":
                 for lane in lanes:
                     monitor.observe(
-                        lane or 0, select_lane(statistics.cohort, lane),
-                        select_lane(statistics.diverged, lane), t, checkpointer.latest,
+                        lane or 0, select_lane(np.asarray(statistics.cohort), lane),
+                        select_lane(np.asarray(statistics.diverged), lane), t, checkpointer.latest,
                     )  # fmt: skip
             rate = (end - t) / (time.perf_counter() - begin_time)
             most = min(MAX_ROUNDS_PER_CALL, 2 * rounds_per_call + 1)
