@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from papers.fed_plus.results import to_csv, to_json
 from papers.fed_plus.specs import load_spec, select_methods, spec_names
@@ -10,7 +11,11 @@ from papers.fed_plus.study import Files, Study, StudyOptions
 from papers.fed_plus.training import ended_runs
 
 from fedplus.experiments.run_folder import RunFolder
-from fedplus.experiments.spec import Spec, to_toml
+from fedplus.experiments.runner import prepare
+from fedplus.experiments.spec import Spec, parse_spec, to_toml
+from fedplus.experiments.toml_source import TomlSource
+from fedplus.simulation.evaluate import evaluate_parties, split_into_blocks
+from fedplus.simulation.setup import init_model
 from papers.fed_plus import silos_report, tuning
 
 PREFIX = "silos-"
@@ -41,19 +46,66 @@ def train(options: StudyOptions) -> None:
 
 
 def collect(options: StudyOptions) -> Files:
-    """Return ``silos.csv``, one row per federation, method and party, and the chosen settings."""
+    """Return ``silos.csv``, one row per federation, method and party, and the chosen settings.
+
+    ``silos-diverged.csv`` has the parties, by seed, whose local steps diverged in some round.
+    """
     specs = study_specs(options)
     tuned = tuning.specs_with_chosen_settings(options, specs, TUNING_RULES)
-    rows = [
-        {"data": name.removeprefix(PREFIX), **row}
-        for name, spec in tuned.items()
-        for row in party_gains(ended_runs(spec, options.folder / name))
-    ]
+    runs = {name: ended_runs(spec, options.folder / name) for name, spec in tuned.items()}
+    rows, diverged = (
+        [
+            {"data": name.removeprefix(PREFIX), **row}
+            for name, of_federation in runs.items()
+            for row in rows_of(of_federation)
+        ]
+        for rows_of in (party_gains, diverged_parties)
+    )
     if not rows:
         return {}
     files = {f"{name}-tuned.toml": to_toml(spec) for name, spec in tuned.items()}
     trials = to_json(tuning.all_trials(options, specs))
-    return files | {"silos.csv": to_csv(rows), "silos-tuning.json": trials}
+    tables = {"silos.csv": to_csv(rows), "silos-diverged.csv": to_csv(diverged)}
+    return files | tables | {"silos-tuning.json": trials}
+
+
+def diverged_parties(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
+    """Return the parties, by method and seed, whose steps diverged, with their and the untrained score.
+
+    ``repeated`` counts the rounds in which steps were repeated with smaller ones, ``given_up`` those in
+    which that did not help.
+    """
+    untrained: dict[int, np.ndarray[Any, Any]] = {}
+    rows = []
+    for run in runs:
+        counts = [line["diverged"] for line in run.lines if "diverged" in line]
+        if not counts:
+            continue
+        repeated, given_up = (
+            np.sum([count[name] for count in counts], axis=0) for name in ("repeated", "given_up")
+        )
+        seed = run.status["seed"]
+        if seed not in untrained:
+            untrained[seed] = untrained_scores(parse_spec(run.spec, TomlSource()), seed)
+        score = run.lines[-1]["personal_score"]
+        rows += [
+            {
+                "method": run.status["method"], "seed": seed, "party": run.parties["names"][k],
+                "repeated": repeated[k], "given_up": given_up[k], "better": run.status["better"],
+                "untrained": untrained[seed][k], "score": score[k],
+            }
+            for k in np.flatnonzero(repeated)
+        ]  # fmt: skip
+    return rows
+
+
+def untrained_scores(spec: Spec, seed: int) -> np.ndarray[Any, Any]:
+    """Return each party's test score, (N,), of the model with which a run of this seed begins."""
+    prepared = prepare(spec, seed)
+    blocks, rows = split_into_blocks(prepared.federation.test)
+    _, w_first = init_model(prepared.model, jax.random.key(seed))
+    scores = evaluate_parties(prepared.model, rows, blocks, w_first[None]).score
+    return np.asarray(scores, float)
 
 
 def party_gains(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:

@@ -201,7 +201,9 @@ class AbstractLocalAdaptation(ABC):
         """The number of minibatches that ``adapt`` needs. 0: parties use their models as they are."""
 
     @abstractmethod
-    def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
+    def adapt(
+        self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap, scale: Any = 1.0
+    ) -> Matrix:
         """Return (K, d), the models that parties use after adaptation.
 
         Args:
@@ -209,6 +211,7 @@ class AbstractLocalAdaptation(ABC):
             batches: ``adaptation_steps`` minibatches per party, as in ``Work.batches``.
             grad: (w, batch) ↦ ∇f_k(w) on that batch.
             each: Maps a function over the parties.
+            scale: A factor of the step sizes, below 1 if the steps diverged and are repeated.
         """
 
 
@@ -479,13 +482,19 @@ class FedPlus(AbstractAlgorithm[State], AbstractLocalAdaptation):
         return self.fine_tune
 
     @override
-    def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
+    def adapt(
+        self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap, scale: Any = 1.0
+    ) -> Matrix:
         own = self.local
         descent = LocalSolve(
             psi=Zero(), eta=jnp.max(jnp.stack(self._fine_tuning_rates)), optimizer=own.optimizer,
             keep_optimizer_state=own.keep_optimizer_state,  # For an Optax schedule.
         )  # fmt: skip
-        adapted: Matrix = each(lambda w, b: descent(w, w, b, self.fine_tune, grad))(models, batches)
+
+        def adapt_one(w: Vector, batches: Batch) -> Vector:
+            return descent.solve(w, w, batches, self.fine_tune, grad, scale=scale)[0]
+
+        adapted: Matrix = each(adapt_one)(models, batches)
         return adapted
 
     @property

@@ -10,6 +10,7 @@ from jax import lax
 from jax.tree_util import Partial
 
 from fedplus._types import Array, Matrix, Vector
+from fedplus.backoff import RETRIES, RETRY_SCALE, Backoff
 from fedplus.check import (
     is_concrete,
     require,
@@ -24,12 +25,10 @@ T = TypeVar("T")
 Each = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Maps a function over the cohort: ``jax.vmap``, all parties at once, or ``map_sequentially``."""
 
-__all__ = ["Each", "Grad", "Work", "map_sequentially"]
+__all__ = ["RETRIES", "RETRY_SCALE", "Backoff", "Each", "Grad", "Work", "map_sequentially"]
 
-RETRIES = 3
-"""How often the local steps of a party that diverged are repeated in a round."""
-RETRY_SCALE = 0.25
-"""The factor of the step sizes from one attempt to the next."""
+DIVERGED, ROSE = 1, 2
+"""The bits of the verdict on local steps, ``Work.judge``."""
 
 
 class Work(NamedTuple):
@@ -55,10 +54,13 @@ class Work(NamedTuple):
     validation: Batch | None = None
     """A minibatch (K, B, ...) of validation samples of each active party, for methods that compare
     models on them."""
-    has_worsened: Callable[[Vector, Vector, Batch], Array] | None = None
-    """(before, after, batches) ↦ True if local steps made a party's model worse than it was before and
-    than an untrained one, by more than chance. With it, local steps that diverge are repeated with
-    smaller step sizes. None: they are not repeated."""
+    judge: Callable[[Vector, Vector, Batch], Array] | None = None
+    """(before, after, batches) ↦ the verdict on a party's local steps: ``ROSE`` if they raised its loss
+    by more than chance, ``ROSE + DIVERGED`` if the loss is above that of an untrained model, too, and
+    otherwise 0. With it, local steps that diverge are repeated with smaller step sizes. None: they are
+    not repeated."""
+    backoff: Backoff | None = None
+    """(K,) entries: the step sizes with which the parties begin. None: as the method says."""
 
     def gather(self, rows: Matrix) -> Matrix:
         """Return the active parties' rows, (K, ...), of all parties' rows, (N, ...)."""
@@ -80,54 +82,70 @@ class Work(NamedTuple):
         Args:
             each: Maps the function over the cohort, in parallel or sequentially.
             function: The computation of one party, with step sizes multiplied by ``scale``. Its last
-                result says whether the party diverged, as ``accept`` returns it.
+                result is the verdict that ``accept`` returns.
             args: Arrays with one row per active party.
 
         Returns:
-            The results. The last one says whether the party diverged; with ``has_worsened``, in how
-            many of its attempts, of which the second and later ones have smaller step sizes.
+            The results. The last one says whether the party diverged; with ``judge``, how often it did,
+            as ``repeat_if_diverged`` returns it.
         """
+        count = len(args) + 2
 
         def attempts_of_party(*args_k: Any) -> Any:
-            return self.repeat_if_diverged(lambda scale: function(scale, *args_k))
+            own, backoff = args_k[:count], args_k[count:]
+            return self.repeat_if_diverged(lambda scale: function(scale, *own), *backoff)
 
-        return run_each(each, attempts_of_party, *args, self.batches, self.steps)
+        backoff = () if self.backoff is None else (self.backoff,)
+        return run_each(each, attempts_of_party, *args, self.batches, self.steps, *backoff)
 
-    def repeat_if_diverged(self, attempt: Callable[[Any], Any]) -> Any:
-        """Return ``attempt(scale)``, repeated with a smaller scale up to ``RETRIES`` times.
+    def repeat_if_diverged(
+        self, attempt: Callable[[Any], Any], backoff: Backoff | None = None
+    ) -> Any:
+        """Return ``attempt(scale)``, repeated with a smaller scale until it does not diverge.
 
         Args:
-            attempt: The computation for a scale of the step sizes. Its last result says whether it
-                diverged; if some entry is True, it is repeated.
+            attempt: The computation for a scale of the step sizes. Its last result is the verdict; if
+                some entry of it says that the steps diverged, the attempt is repeated.
+            backoff: The scale of the first attempt, and whether larger steps are only tried. The last
+                attempt has ``RETRY_SCALE``^``RETRIES``. None: the first scale is 1.
 
         Returns:
-            The results of the last attempt. The last one says how often each entry was True, or only
-            whether it was if ``has_worsened`` is not set, because nothing is then repeated.
+            The results of the last attempt. The last one says how often each entry diverged,
+            ``RETRIES`` + 1 if it did so in the last attempt, too; or only whether it did if ``judge``
+            is not set, because nothing is then repeated.
         """
-        if self.has_worsened is None:
+        if self.judge is None:
             return attempt(1.0)
+        first_level, safe_level = jnp.int32(0), jnp.int32(0)
+        if backoff is not None:
+            first_level, safe_level = (
+                jnp.max(level).astype(jnp.int32)
+                for level in (backoff.first_level(), backoff.safe_level)
+            )
 
         def count_attempt(
             carry: tuple[Array, Array, Array, Any],
         ) -> tuple[Array, Array, Array, Any]:
-            attempts, _, failures, _ = carry
-            *results, diverged = attempt(jnp.float32(RETRY_SCALE) ** attempts)
-            return attempts + 1, diverged, failures + diverged, tuple(results)
+            level, _, failures, _ = carry
+            *results, verdict = attempt(jnp.float32(RETRY_SCALE) ** level)
+            wrong = jnp.where(level < safe_level, DIVERGED | ROSE, DIVERGED)
+            failed = (verdict & wrong) != 0
+            return level + 1, failed, failures + failed, tuple(results)
 
         def is_unfinished(carry: tuple[Array, Array, Array, Any]) -> Array:
-            attempts, diverged, _, _ = carry
-            return jnp.any(diverged) & (attempts <= RETRIES)
+            level, failed, _, _ = carry
+            return jnp.any(failed) & (level <= RETRIES)
 
-        *results, diverged = jax.eval_shape(attempt, jnp.float32(1))
+        *results, verdict = jax.eval_shape(attempt, jnp.float32(1))
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), tuple(results))
-        everyone = jnp.ones(diverged.shape, bool)
-        first = jnp.int32(0), everyone, jnp.zeros(diverged.shape, jnp.int32), zeros
+        everyone = jnp.ones(verdict.shape, bool)
+        first = first_level, everyone, jnp.zeros(verdict.shape, jnp.int32), zeros
         # A loop, so that the function is compiled once.
-        _, _, failures, last = lax.while_loop(is_unfinished, count_attempt, first)
-        return *last, failures
+        _, failed, failures, last = lax.while_loop(is_unfinished, count_attempt, first)
+        return *last, jnp.where(failed, RETRIES + 1, failures)
 
     def accept(self, new: T, old: T, batches: Batch, models: int = 1) -> tuple[T, Array]:
-        """Return ``new`` unless local steps diverged, else ``old``; and whether they did.
+        """Return ``new`` unless local steps diverged, else ``old``; and the verdict on the steps.
 
         Args:
             new: The party's models, and other arrays, after its steps. All must be finite.
@@ -136,12 +154,14 @@ class Work(NamedTuple):
             models: How many of the arrays, from the first on, are models that must not become worse.
         """
         leaves, old_leaves = jax.tree.leaves(new), jax.tree.leaves(old)
-        is_good = jnp.isfinite(sum(jnp.sum(leaf) for leaf in leaves))
-        if self.has_worsened is not None:
+        verdict = ~jnp.isfinite(sum(jnp.sum(leaf) for leaf in leaves))
+        if self.judge is not None:
+            verdict = verdict * DIVERGED
             for before, after in list(zip(old_leaves, leaves, strict=True))[:models]:
-                is_good &= ~self.has_worsened(before, after, batches)
+                verdict |= self.judge(before, after, batches)
+        is_good = (verdict & DIVERGED) == 0
         chosen: T = jax.tree.map(lambda a, b: jnp.where(is_good, a, b), new, old)
-        return chosen, ~is_good
+        return chosen, verdict
 
     def is_everyone(self, parties: int) -> bool:
         """Return whether the cohort is known when tracing and consists of all parties in order."""

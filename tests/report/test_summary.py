@@ -1,5 +1,6 @@
 """Failed runs and runs below a constant answer give warnings in run folder, output and report."""
 
+import html
 import json
 
 import numpy as np
@@ -78,3 +79,23 @@ def test_the_report_shows_why_runs_failed(tmp_path):
     ]
     assert len(report_data(many)["warnings"]) < 10
     assert "and 25 more failed" in report_data(many)["warnings"][-1]
+
+
+def test_parties_whose_steps_diverge_are_named_in_output_and_report(tmp_path):
+    """The inputs of one of three hospitals have another unit."""
+    data = tmp_path / "hospitals"
+    data.mkdir()
+    rng = np.random.default_rng(0)
+    for party, scale in (("north", 1), ("south", 1), ("east", 1e6)):
+        x = scale * rng.normal(size=(60, 2))
+        y = x[:, 0] / scale + 0.1 * rng.normal(size=60)
+        rows = "".join(f"{a},{b},{c}\n" for (a, b), c in zip(x, y, strict=True))
+        (data / f"{party}.csv").write_text(f"dose,age,y\n{rows}")
+    run = ["run", data, "-m", "fedavg+", "--rounds", "3", "--no-local", "--set", "eta=0.1"]
+    out, error = fedplus(*run, "--out", tmp_path / "a", "--json")
+    (warning,) = (text for text in json.loads(out)["warnings"] if "diverged" in text)
+    assert "were given up even so in 3 rounds of east" in warning
+    assert "smaller steps: 'east' in 3 of 3 rounds of training" in " ".join(error.split())
+    assert warning in html.unescape((tmp_path / "a" / "report.html").read_text())
+    printed, _ = fedplus(*run, "--out", tmp_path / "b")
+    assert warning in " ".join(printed.split())

@@ -109,11 +109,11 @@ class L2GD(AbstractBaseline[L2GDState]):
 
             carry = before, jnp.zeros(n, bool)
             rows, diverged = lax.fori_loop(0, jnp.max(counts), step, carry)
-            rows, has_worsened = run_each(each, work.accept, rows, before, work.batches)
-            return rows, diverged | has_worsened
+            rows, verdict = run_each(each, work.accept, rows, before, work.batches)
+            return rows, diverged | verdict
 
         # The parties meet within a round, so all of them repeat it if one diverges.
-        solved, diverged = work.repeat_if_diverged(attempt)
+        solved, diverged = work.repeat_if_diverged(attempt, work.backoff)
         result, dropped = steps.aggregate_active(work, solved, centre, self.aggregate)
         w_local = work.scatter(state.w_local, solved)
         return L2GDState(result.w, w_local), Outcome(result, solved, diverged, dropped)

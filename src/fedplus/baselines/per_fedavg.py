@@ -132,11 +132,15 @@ class PerFedAvg(AbstractBaseline[PerFedAvgState], AbstractLocalAdaptation):
         return 1
 
     @override
-    def adapt(self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap) -> Matrix:
+    def adapt(
+        self, models: Matrix, batches: Batch, grad: Grad, each: Each = jax.vmap, scale: Any = 1.0
+    ) -> Matrix:
         gradient, unravel, ravel = with_parameter_shapes(grad)
 
         def adapt_one(w: Vector, batches: Batch) -> Vector:
-            return w - self.alpha * ravel(gradient(unravel(w), batch_at(batches, jnp.int32(0))))
+            g = ravel(gradient(unravel(w), batch_at(batches, jnp.int32(0))))
+            moved: Vector = w - scale * self.alpha * g
+            return moved
 
         adapted: Matrix = each(adapt_one)(models, batches)
         return adapted

@@ -50,8 +50,14 @@ def round_line(
         "dropped": figures["dropped"].astype(int).tolist(),
         "cohort": [int(figures["cohort"].shape[1])] * rounds,
     }
-    if figures["diverged"].any():
-        line["diverged"] = count_divergence(figures["cohort"], figures["diverged"], len(size))
+    n = len(size)
+    adaptation = evaluation.get("adaptation_diverged", np.zeros(n, int))
+    if figures["diverged"].any() or adaptation.any():
+        counts = count_divergence(figures["cohort"], figures["diverged"], n)
+        more = count_divergence(np.arange(n), adaptation, n)
+        line["diverged"] = {
+            name: np.add(counts[name], more[name]).tolist() for name in ("repeated", "given_up")
+        }
     return line
 
 

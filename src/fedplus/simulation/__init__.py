@@ -5,12 +5,13 @@ rounds, ``recorder.py`` to evaluate and record, and ``checkpointing.py`` to save
 """
 
 from fedplus.simulation import faults
+from fedplus.simulation.divergence import DivergedError
 from fedplus.simulation.evaluate import Summary, majority_class_accuracy
 from fedplus.simulation.faults import Fault
 from fedplus.simulation.participation import AbstractCohort, Stragglers, Trace, Uniform, Weighted
 from fedplus.simulation.round_statistics import RoundStatistics
 from fedplus.simulation.run import Run
-from fedplus.simulation.simulate import DivergedError, simulate, sweep
+from fedplus.simulation.simulate import simulate, sweep
 from fedplus.simulation.tune import Trial, TuningResult, tune
 
 __all__ = [

@@ -31,6 +31,7 @@ from fedplus._checkpoint_file import (
 )
 from fedplus.check import require, require_integer
 from fedplus.data.federation import Federation
+from fedplus.simulation.engine import RunState
 from fedplus.simulation.mesh import put_sharded, to_host
 from fedplus.simulation.paging import Paging
 from fedplus.simulation.pytree_arrays import from_arrays, matches_structure, to_arrays
@@ -39,6 +40,8 @@ from fedplus.simulation.setup import Setup
 
 DEFAULT_SECONDS = 60.0
 """Seconds between two checkpoints if ``checkpoint_every`` is not given."""
+BACKOFF = "backoff"
+"""Prefix of the arrays that say with which step sizes the parties begin the next round."""
 SLOTS = "store/slots"
 """Name of the array that says where each party's row is in the store."""
 
@@ -86,11 +89,15 @@ class Checkpointer:
         )
         if folder is None:
             return cls(None, None, {})
-        stored_fields = () if paging is None else setup.runs[0][0].party_fields(setup.state)
+        stored_fields: tuple[str, ...] = ()
+        if paging is not None:
+            stored_fields = setup.runs[0][0].party_fields(setup.state.method)
         settings = describe_run(setup) | recorded | {"stored": paging is not None}
         return cls(Path(folder), every, settings, paging, stored_fields)
 
-    def restore_or_start(self, state: Any, recorder: Recorder, resume: bool) -> tuple[int, Any]:
+    def restore_or_start(
+        self, state: RunState, recorder: Recorder, resume: bool
+    ) -> tuple[int, RunState]:
         """Return the number of completed rounds and the state after them.
 
         If the folder has a checkpoint, these are its round and its state, and the recorder and the
@@ -126,23 +133,27 @@ class Checkpointer:
             fields["memory"], checkpoint.arrays, "state/memory"
         ):
             del fields["memory"]  # Saved by another version or on another machine: it is rebuilt.
-        restored = jax.tree.map(
-            lambda new, old: put_sharded(new, old.sharding),
-            from_arrays(fields, checkpoint.arrays, "state"),
-            fields,
-        )
-        return checkpoint.round, state._replace(**restored)
 
-    def _saved_fields(self, state: Any) -> dict[str, Any]:
-        """Return the fields of the state that are saved here, because no store holds them."""
-        fields: dict[str, Any] = state._asdict()
+        def restore(template: Any, name: str) -> Any:
+            return jax.tree.map(
+                lambda new, old: put_sharded(new, old.sharding),
+                from_arrays(template, checkpoint.arrays, name),
+                template,
+            )
+
+        method = state.method._replace(**restore(fields, "state"))
+        return checkpoint.round, RunState(method, restore(state.backoff, BACKOFF))
+
+    def _saved_fields(self, state: RunState) -> dict[str, Any]:
+        """Return the fields of the method's state that are saved here, because no store holds them."""
+        fields: dict[str, Any] = state.method._asdict()
         return {name: leaf for name, leaf in fields.items() if name not in self._stored_fields}
 
     def next_stop(self, t: int) -> int:
         """Return the next round after ``t`` at which the run must pause for a checkpoint."""
         return sys.maxsize if self._every is None else (t // self._every + 1) * self._every
 
-    def save_if_due(self, t: int, state: Any, recorder: Recorder, *, is_last: bool) -> None:
+    def save_if_due(self, t: int, state: RunState, recorder: Recorder, *, is_last: bool) -> None:
         """Save after round ``t`` if a checkpoint is due or this round is the last one."""
         if self.folder is None:
             return
@@ -150,7 +161,7 @@ class Checkpointer:
         if is_last or by_time or (self._every is not None and t % self._every == 0):
             self._save(t, state, recorder)
 
-    def save_interrupted(self, t: int, state: Any, recorder: Recorder) -> str:
+    def save_interrupted(self, t: int, state: RunState, recorder: Recorder) -> str:
         """Save after an interrupt and return a message that says how to resume."""
         if self.folder is None:
             return f"Stopped after round {t}. To make a run resumable, give checkpoint=FOLDER."
@@ -158,9 +169,10 @@ class Checkpointer:
             self._save(t, state, recorder)
         return f"Stopped after round {t}. To continue, call again with resume=True: {self.folder}"
 
-    def _save(self, t: int, state: Any, recorder: Recorder) -> None:
+    def _save(self, t: int, state: RunState, recorder: Recorder) -> None:
         assert self.folder is not None
         arrays = to_arrays(to_host(self._saved_fields(state)), "state") | recorder.arrays()
+        arrays |= to_arrays(to_host(state.backoff), BACKOFF)
         if self._paging is not None:
             arrays[SLOTS] = self._paging.store.snapshot(KEEP)
         if jax.process_index() == 0:

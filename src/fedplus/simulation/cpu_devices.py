@@ -163,8 +163,8 @@ def run_rounds_on_all_cores(
     Args:
         mesh: The cores, or None for one core.
         program: Takes inputs, lane, state, begin and end; returns the next state and the log.
-        state: A state, or its shapes. The aggregator's memory in it differs between cores and has an
-            additional leading axis outside of the program.
+        state: A ``RunState``, or its shapes. The aggregator's memory in it differs between cores and
+            has an additional leading axis outside of the program.
     """
     if mesh is None:
         return program
@@ -195,12 +195,13 @@ def init_on_all_cores(mesh: Mesh, init: Callable[[], Any]) -> Any:
 
 
 def _map_memory(state: Any, function: Callable[[Any], Any]) -> Any:
-    """Apply a function to the arrays of the aggregator's memory, if the state has one."""
-    memory = getattr(state, "memory", ())
+    """Apply a function to the arrays of the aggregator's memory, if the method's state has one."""
+    memory = getattr(state.method, "memory", ())
     if memory == ():
         return state
     is_leaf = lambda leaf: isinstance(leaf, Spec)  # noqa: E731
-    return state._replace(memory=jax.tree.map(function, memory, is_leaf=is_leaf))
+    memory = jax.tree.map(function, memory, is_leaf=is_leaf)
+    return state._replace(method=state.method._replace(memory=memory))
 
 
 def without_memory(state: Any) -> Any:

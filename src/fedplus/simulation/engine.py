@@ -27,7 +27,7 @@ from fedplus.simulation.minibatches import minibatches
 from fedplus.simulation.participation import AbstractCohort, Effort, Stragglers
 from fedplus.simulation.round_log import RoundLog
 from fedplus.simulation.round_statistics import RoundStatistics, round_statistics
-from fedplus.work import Each, Work, map_sequentially
+from fedplus.work import DIVERGED, ROSE, Backoff, Each, Work, map_sequentially
 
 MAX_ROUNDS_PER_CALL = 256
 """The most rounds that one call of the program can run."""
@@ -107,6 +107,15 @@ class Lane(NamedTuple):
     w_first: Vector
 
 
+class RunState(NamedTuple):
+    """What a run carries from round to round, stacked if the program has lanes."""
+
+    method: Any
+    """The method's state."""
+    backoff: Backoff
+    """(N,) entries: the step sizes with which the parties begin the next round."""
+
+
 def unravel_function(model: Model) -> Callable[[Vector], Any]:
     """Return the function from a flat vector to the parameters of the model."""
     shapes = jax.eval_shape(model.init, jax.random.key(0))
@@ -131,30 +140,38 @@ def sample_losses(model: Model, data: Data, params: Any, rows: Any) -> Array:
 def make_divergence_test(
     model: Model, data: Data, w_first: Vector
 ) -> Callable[[Vector, Vector, Any], Array]:
-    """Return the test whether local steps made a model worse, ``Work.has_worsened``.
+    """Return the test whether local steps made a model worse, ``Work.judge``.
 
-    On the first minibatch of the round, the loss must have risen above that of the model before the
-    steps and above that of the untrained model, each by ``MAX_RISE_IN_ERRORS`` standard errors of the
-    mean difference, or to more than ``MAX_LOSS_RATIO`` times the reference loss.
+    It compares the loss on the first minibatch of the round with that of the model before the steps and
+    with that of the untrained model. A loss is worse if it is higher by ``MAX_RISE_IN_ERRORS`` standard
+    errors of the mean difference, or more than ``MAX_LOSS_RATIO`` times as high. If the steps raised
+    it as much as that, it is worse than that of the untrained model if it is higher at all.
     """
     unravel = unravel_function(model)
 
-    def has_worsened(before: Vector, after: Vector, batches: Any) -> Array:
+    def judge(before: Vector, after: Vector, batches: Any) -> Array:
         rows = batch_at(batches, jnp.int32(0))
         old, new, untrained = (
             sample_losses(model, data, unravel(w), rows) for w in (before, after, w_first)
         )
 
-        def is_above(reference: Array) -> Array:
+        def is_above(reference: Array, tolerance: Any = 1.0) -> Array:
             difference = (new - reference).reshape(-1)
             error = jnp.std(difference) / difference.size**0.5
             size = jnp.mean(jnp.abs(reference))
             allowed = jnp.minimum(MAX_RISE_IN_ERRORS * error, (MAX_LOSS_RATIO - 1) * size)
-            return ~(jnp.mean(difference) <= allowed)  # True for NaN, too.
+            exceeds: Array = ~(jnp.mean(difference) <= tolerance * allowed)  # True for NaN, too.
+            return exceeds
 
-        return is_above(old) & is_above(untrained)
+        has_risen = is_above(old)
+        # A large rise is no chance, even if a few samples have most of it and its error is large, too.
+        is_large = ~(jnp.mean(new) <= MAX_LOSS_RATIO * jnp.mean(jnp.abs(old)))
+        tolerance = jnp.where(is_large, 0.0, 1.0)
+        has_diverged = has_risen & is_above(untrained, tolerance)
+        verdict: Array = ROSE * has_risen + DIVERGED * has_diverged
+        return verdict
 
-    return has_worsened
+    return judge
 
 
 def _training_map(plan: Plan) -> Each:
@@ -178,9 +195,10 @@ def keys_of_round(key: Array, t: Array) -> Array:
 
 
 def run_round(
-    plan: Plan, inputs: Inputs, lane: Lane, state: Any, t: Array
-) -> tuple[Any, RoundStatistics]:
+    plan: Plan, inputs: Inputs, lane: Lane, run_state: RunState, t: Array
+) -> tuple[RunState, RoundStatistics]:
     """Run round t (Algorithm 1, lines 2 to 10); return the next state and the statistics."""
+    state, backoff = run_state
     data, effort = inputs.data, inputs.effort
     cohort_key, batch_key, steps_key, fault_key, method_key = keys_of_round(lane.key, t)
     cohort, present = inputs.cohort(cohort_key, t, plan.parties)
@@ -196,6 +214,7 @@ def run_round(
         if weights is not None:
             weights = jnp.zeros(plan.state_rows, weights.dtype).at[rows].set(weights[cohort])
     algorithm = at_round(lane.algorithm, t)
+    backoff_of_cohort = backoff.of(cohort)
     context = AttackContext(fault_key, algorithm.w_global(state), lane.w_first)
     send = transmit(plan.faults, context, inputs.fault_mask)
 
@@ -219,12 +238,15 @@ def run_round(
         transmit=None if send is None else lambda models, rows: send(models, parties_of(rows)),
         key=method_key,
         validation=_validation_batches(inputs.validation, batch_words, cohort, plan.batch_size),
-        has_worsened=make_divergence_test(plan.model, data, lane.w_first),
+        judge=make_divergence_test(plan.model, data, lane.w_first),
+        backoff=backoff_of_cohort,
     )
     grad = make_gradient(plan.model, data)
     state, outcome = algorithm.round(state, work, grad, _training_map(plan))
+    backoff = backoff.with_rows(cohort, backoff_of_cohort.after_round(outcome.diverged))
     each = _statistics_map(plan, outcome.solved.size)
-    return state, round_statistics(algorithm, state, rows, outcome, cohort, steps, each)
+    statistics = round_statistics(algorithm, state, rows, outcome, cohort, steps, each)
+    return RunState(state, backoff), statistics
 
 
 def _validation_batches(
@@ -241,8 +263,8 @@ def _validation_batches(
 
 @partial(jax.jit, static_argnames="plan", donate_argnames="state")
 def run_rounds(
-    plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
-) -> tuple[Any, RoundLog]:
+    plan: Plan, inputs: Inputs, lane: Lane, state: RunState, begin: Array, end: Array
+) -> tuple[RunState, RoundLog]:
     """Run rounds ``begin``, ..., ``end`` − 1 and return the state after them and their log.
 
     Args:
@@ -254,13 +276,13 @@ def run_rounds(
         end: The round after the last one, at most ``begin + MAX_ROUNDS_PER_CALL``.
     """
     program = run_rounds_on_all_cores(plan.cores, partial(_run_rounds, plan), state)
-    result: tuple[Any, RoundLog] = program(inputs, lane, state, begin, end)
+    result: tuple[RunState, RoundLog] = program(inputs, lane, state, begin, end)
     return result
 
 
 def _run_rounds(
-    plan: Plan, inputs: Inputs, lane: Lane, state: Any, begin: Array, end: Array
-) -> tuple[Any, RoundLog]:
+    plan: Plan, inputs: Inputs, lane: Lane, state: RunState, begin: Array, end: Array
+) -> tuple[RunState, RoundLog]:
     """Run the rounds on this device; with several cores, each of them calls this function."""
     run: Any = partial(run_round, plan, inputs)
     if plan.mesh is not None:  # The C kernels cannot read rows that XLA has spread over the mesh.
@@ -270,11 +292,11 @@ def _run_rounds(
     run = jax.jit(run, inline=True)  # So that it is traced once, for the shapes and for the loop.
     shapes = jax.eval_shape(run, lane, state, begin)[1]
 
-    def body(t: Array, carry: tuple[Any, RoundLog]) -> tuple[Any, RoundLog]:
+    def body(t: Array, carry: tuple[RunState, RoundLog]) -> tuple[RunState, RoundLog]:
         state, log = carry
         state, statistics = run(lane, state, t)
         return state, log.with_round(t - begin, statistics)
 
     first = state, RoundLog.empty(shapes, MAX_ROUNDS_PER_CALL)
-    result: tuple[Any, RoundLog] = lax.fori_loop(begin, end, body, first)
+    result: tuple[RunState, RoundLog] = lax.fori_loop(begin, end, body, first)
     return result

@@ -1,28 +1,48 @@
 """The models that are evaluated: the parties' models, after local steps if the method adapts them."""
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from fedplus._types import Array, Matrix
+from fedplus._types import Array, Matrix, Vector
 from fedplus.algorithm import AbstractAlgorithm, AbstractLocalAdaptation
 from fedplus.models import Model
 from fedplus.schedules import at_round
 from fedplus.simulation.cpu_devices import first_replica
-from fedplus.simulation.engine import EACH_BY_NAME, Data, make_gradient
+from fedplus.simulation.engine import EACH_BY_NAME, Data, make_divergence_test, make_gradient
 from fedplus.simulation.minibatches import minibatches
 from fedplus.simulation.setup import Setup
+from fedplus.work import Work
+
+
+class Adapted(NamedTuple):
+    """The models that parties use."""
+
+    models: Matrix
+    """(N, d)."""
+    diverged: Array | None
+    """(N,): how often the steps diverged with which a party adapts its model. They are repeated with
+    smaller steps; after ``RETRIES`` + 1 times, the party uses the model as it is. None: the method
+    does not adapt models."""
 
 
 class EvaluatedModels:
-    """A function from a method, its state and the number of rounds to the parties' models, (N, d)."""
+    """A function from a method, its state and the number of rounds to the parties' models.
 
-    def __init__(self, setup: Setup) -> None:
+    Args:
+        setup: The run.
+        lane: The lane whose models are evaluated.
+    """
+
+    def __init__(self, setup: Setup, lane: int) -> None:
         self._plan, self._data = setup.plan, first_replica(setup.plan.cores, setup.inputs.data)
+        w_first = first_replica(setup.plan.cores, setup.lane.w_first)
+        self._w_first = w_first[lane] if setup.plan.has_lanes else w_first
 
-    def __call__(self, algorithm: AbstractAlgorithm[Any], state: Any, rounds: int) -> Matrix:
+    def __call__(self, algorithm: AbstractAlgorithm[Any], state: Any, rounds: int) -> Adapted:
         """Return the model that each party uses after this many rounds."""
         adaptation = algorithm.after_training(rounds)
         algorithm = at_round(algorithm, max(rounds - 1, 0))
@@ -32,11 +52,18 @@ class EvaluatedModels:
         else:
             models = algorithm.models(state)
         if not is_adapted(algorithm):
-            return models
+            return Adapted(models, None)
         key = jax.random.fold_in(jax.random.key(0), rounds)
         plan = self._plan
-        adapted: Matrix = adapt_models(
-            plan.model, plan.batch_size, plan.each, self._data, adaptation, models, key
+        adapted: Adapted = adapt_models(
+            plan.model,
+            plan.batch_size,
+            plan.each,
+            self._data,
+            self._w_first,
+            adaptation,
+            models,
+            key,
         )
         return adapted
 
@@ -48,14 +75,19 @@ def is_adapted(algorithm: AbstractAlgorithm[Any]) -> bool:
 
 @partial(jax.jit, static_argnames=("model", "batch_size", "each"))
 def adapt_models(
-    model: Model, batch_size: int, each: str, data: Data, algorithm: AbstractLocalAdaptation,
-    models: Matrix, key: Array,
-) -> Matrix:  # fmt: skip
-    """Return the models after adaptation; a party whose steps diverge keeps its model."""
+    model: Model, batch_size: int, each: str, data: Data, w_first: Vector,
+    algorithm: AbstractLocalAdaptation, models: Matrix, key: Array,
+) -> Adapted:  # fmt: skip
+    """Return the adapted models. Steps that diverge are repeated with smaller ones."""
     words = jax.random.bits(key, data.size.shape)
-    batches = minibatches(
-        words, data.start, data.size, batch_size, max_steps=algorithm.adaptation_steps
-    )
-    adapted = algorithm.adapt(models, batches, make_gradient(model, data), EACH_BY_NAME[each])
-    finite = jnp.isfinite(adapted @ jnp.ones(adapted.shape[1], adapted.dtype))
-    return jnp.where(finite[:, None], adapted, models)
+    steps = algorithm.adaptation_steps
+    batches = minibatches(words, data.start, data.size, batch_size, max_steps=steps)
+    everyone: Any = np.arange(len(data.size))
+    work = Work(everyone, batches, steps, judge=make_divergence_test(model, data, w_first))
+    grad = make_gradient(model, data)
+
+    def adapt(scale: Any, w: Vector, batches: Any, steps: int) -> tuple[Vector, Array]:
+        adapted = algorithm.adapt(w, batches, grad, lambda function: function, scale)
+        return work.accept(adapted, w, batches)
+
+    return Adapted(*work.map(EACH_BY_NAME[each], adapt, models))

@@ -1,6 +1,5 @@
 """Parties that join after the training: they train with a global model that no longer changes."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from fedplus.simulation.evaluated_models import adapt_models, is_adapted
 from fedplus.simulation.minibatches import minibatches
 from fedplus.simulation.participation import Effort
 from fedplus.simulation.setup import choose_each, init_model
-from fedplus.work import RETRIES, Work
+from fedplus.work import RETRIES, Backoff, Work
 
 
 class Joined(NamedTuple):
@@ -29,6 +28,8 @@ class Joined(NamedTuple):
     """(M, d): the model that each new party uses."""
     given_up: NumpyArray
     """(M,): in how many rounds a party's local steps diverged even with the smallest step sizes."""
+    kept_unadapted: NumpyArray
+    """(M,): True if the steps diverged likewise with which a party adapts its model in the end."""
 
 
 class LocalTraining(NamedTuple):
@@ -89,9 +90,13 @@ def join_parties(
     key = jax.random.fold_in(key, rounds_before)
     state, given_up = _train(model, training, each, algorithm, state, w_first, data, key)
     models = algorithm.models(state)
+    kept_unadapted = np.zeros(len(samples.size), bool)
     if is_adapted(algorithm):
-        models = adapt_models(model, training.batch_size, each, data, algorithm, models, key)
-    return Joined(np.asarray(models), np.asarray(given_up))
+        models, diverged = adapt_models(
+            model, training.batch_size, each, data, w_first, algorithm, models, key
+        )
+        kept_unadapted = np.asarray(diverged) > RETRIES
+    return Joined(np.asarray(models), np.asarray(given_up), kept_unadapted)
 
 
 @partial(jax.jit, static_argnames=("model", "training", "each_name"))
@@ -104,10 +109,10 @@ def _train(
     fields = state._asdict().items()
     server = {name: value for name, value in fields if name not in algorithm.per_party}
     gradient = make_gradient(model, data)
-    has_worsened: Callable[..., Array] = make_divergence_test(model, data, w_first)
+    judge = make_divergence_test(model, data, w_first)
 
-    def one_round(t: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
-        state, given_up = carry
+    def one_round(t: Array, carry: tuple[Any, Backoff, Array]) -> tuple[Any, Backoff, Array]:
+        state, backoff, given_up = carry
         key_of_round = jax.random.fold_in(key, t)
         batches = minibatches(
             jax.random.bits(key_of_round, (parties,)), data.start, data.size, training.batch_size,
@@ -116,11 +121,12 @@ def _train(
         everyone: Any = np.arange(parties)
         work = Work(
             everyone, batches, training.steps, key=jax.random.fold_in(key_of_round, 1),
-            has_worsened=has_worsened,
+            judge=judge, backoff=backoff,
         )  # fmt: skip
         state, outcome = algorithm.round(state, work, gradient, EACH_BY_NAME[each_name])
-        return state._replace(**server), given_up + (outcome.diverged > RETRIES)
+        backoff = backoff.after_round(outcome.diverged)
+        return state._replace(**server), backoff, given_up + (outcome.diverged > RETRIES)
 
-    first = state, jnp.zeros(parties, jnp.int32)
-    result: tuple[Any, Array] = lax.fori_loop(0, training.rounds, one_round, first)
-    return result
+    first = state, Backoff.none(parties), jnp.zeros(parties, jnp.int32)
+    state, _, given_up = lax.fori_loop(0, training.rounds, one_round, first)
+    return state, given_up

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedplus._types import Array, NumpyArray
 from fedplus.check import require
-from fedplus.simulation.engine import Inputs, Lane, Plan, keys_of_round, run_rounds
+from fedplus.simulation.engine import Inputs, Lane, Plan, RunState, keys_of_round, run_rounds
 from fedplus.simulation.round_log import RoundLog
 from fedplus.simulation.setup import Setup
 from fedplus.simulation.store import PartyStore
@@ -28,7 +28,7 @@ def open_paging(setup: Setup, folder: Path, resume: bool) -> "Paging":
         resume or not path.exists(), "store", f"{path} of an earlier run", "an empty folder",
         "Continue that run with resume=True, or give another folder.",
     )  # fmt: skip
-    state = setup.state
+    state = setup.state.method
     fields = setup.runs[0][0].party_fields(state)
     initial_rows = {name: np.asarray(getattr(state, name)[0]) for name in fields}
     return Paging(setup, PartyStore(path, setup.plan.parties, initial_rows))
@@ -45,7 +45,7 @@ class Paging:
         self.max_rounds = max(1, self.rows // setup.inputs.cohort.size)
         """The number of rounds whose cohorts certainly fit on a page."""
 
-    def run_rounds(self, state: Any, begin: int, end: int) -> tuple[Any, RoundLog]:
+    def run_rounds(self, state: RunState, begin: int, end: int) -> tuple[RunState, RoundLog]:
         """Run rounds ``begin``, ..., ``end`` − 1: load their parties' rows, train, store them."""
         setup = self._setup
         times = jnp.arange(begin, begin + self.max_rounds, dtype=jnp.int32)
@@ -54,12 +54,12 @@ class Paging:
         row_of_party = np.zeros(setup.plan.parties, np.int32)
         row_of_party[parties] = np.arange(len(parties))
         inputs = setup.inputs._replace(row_of_party=jnp.asarray(row_of_party))
-        state = self.load_page(state, parties)
+        state = state._replace(method=self.load_page(state.method, parties))
         state, log = run_rounds(
             setup.plan, inputs, setup.lane, state, np.int32(begin), np.int32(end)
         )
-        fields = self._setup.runs[0][0].party_fields(state)
-        rows = {name: np.asarray(getattr(state, name))[: len(parties)] for name in fields}
+        fields = self._setup.runs[0][0].party_fields(state.method)
+        rows = {name: np.asarray(getattr(state.method, name))[: len(parties)] for name in fields}
         self.store.write(parties, rows)
         return state, log
 

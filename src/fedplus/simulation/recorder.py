@@ -50,7 +50,6 @@ class Recorder:
         setup: The run.
         path: Values λ for which (1 − λ) w_k + λ w̃ is evaluated, too.
         objective: Whether F_σ is recorded, too.
-        evaluated_models: Returns the models to evaluate.
     """
 
     def __init__(
@@ -58,12 +57,10 @@ class Recorder:
         setup: Setup,
         path: Sequence[float],
         objective: bool,
-        evaluated_models: EvaluatedModels,
     ) -> None:
         federation, mesh = setup.federation, setup.plan.mesh
         self._setup = setup
         self._model = setup.plan.model
-        self._evaluated_models = evaluated_models
         self._path = tuple(path)
         test, rows = split_into_blocks(federation.test)
         self._test = replicate(mesh, test), rows
@@ -91,7 +88,7 @@ class Recorder:
                 if name.startswith(EVALUATIONS) and not name.endswith("/round")
             },
             {
-                name: _select_lane(np.concatenate(parts), lane)
+                name: select_lane(np.concatenate(parts), lane)
                 for name, parts in self._figures_since_evaluation.items()
             },
         )
@@ -113,24 +110,22 @@ class Recorder:
         self._figures_since_evaluation = {}
 
     def evaluate(
-        self, round_: int, lanes: Sequence[tuple[AbstractAlgorithm[Any], Any]],
+        self, round_: int,
+        lanes: Sequence[tuple[AbstractAlgorithm[Any], Any, EvaluatedModels]],
         paging: Paging | None = None,
     ) -> NumpyArray:  # fmt: skip
         """Evaluate and record each lane's models.
 
         Args:
             round_: The number of completed rounds.
-            lanes: Method and state of each lane.
+            lanes: Method and state of each lane, and what returns the models to evaluate.
             paging: The pages of the store, if the parties' models are in a file.
 
         Returns:
             The mean personal score of each lane, (lanes,).
         """
         if paging is None:
-            results = [
-                self._evaluate_state(algorithm, state, *self._test, round_)
-                for algorithm, state in lanes
-            ]
+            results = [self._evaluate_state(*lane, *self._test, round_) for lane in lanes]
         else:
             results = [self._evaluate_pages(*lanes[0], paging, round_)]
         self._add(f"{EVALUATIONS}/round", np.array([round_]))
@@ -139,8 +134,9 @@ class Recorder:
         return np.array([result["personal_score"].mean() for result in results])
 
     def _evaluate_pages(
-        self, algorithm: AbstractAlgorithm[Any], state: Any, paging: Paging, round_: int
-    ) -> dict[str, NumpyArray]:
+        self, algorithm: AbstractAlgorithm[Any], state: Any, evaluated_models: EvaluatedModels,
+        paging: Paging, round_: int,
+    ) -> dict[str, NumpyArray]:  # fmt: skip
         """Return one evaluation of all parties, computed page by page."""
         blocks, rows = self._test
         count = max_blocks_per_page(blocks, paging.rows)
@@ -148,14 +144,15 @@ class Recorder:
         for parties, page in paging.iter_pages(state):
             page_blocks = blocks_of_parties(blocks, parties, paging.rows, count)
             for name, values in self._evaluate_state(
-                algorithm, page, page_blocks, rows, round_
+                algorithm, page, evaluated_models, page_blocks, rows, round_
             ).items():
                 results.setdefault(name, []).append(values[..., : len(parties)])
         return {name: np.concatenate(parts, axis=-1) for name, parts in results.items()}
 
     def _evaluate_state(
-        self, algorithm: AbstractAlgorithm[Any], state: Any, blocks: Blocks, rows: int, round_: int
-    ) -> dict[str, NumpyArray]:
+        self, algorithm: AbstractAlgorithm[Any], state: Any, evaluated_models: EvaluatedModels,
+        blocks: Blocks, rows: int, round_: int,
+    ) -> dict[str, NumpyArray]:  # fmt: skip
         """Return one evaluation of the parties whose rows are in the state."""
         unresolved, algorithm = algorithm, at_round(algorithm, max(round_ - 1, 0))
         w_global = algorithm.w_global(state)
@@ -166,10 +163,11 @@ class Recorder:
 
         common = test(w_global[None])
         norms: Any
+        diverged: Any = None
         if algorithm.is_stateless() and not is_adapted(algorithm):
             personal, norms = common, np.zeros(len(blocks.size), w_global.dtype)
         else:
-            w_local = self._evaluated_models(unresolved, state, round_)
+            w_local, diverged = evaluated_models(unresolved, state, round_)
             norms = np.zeros(len(blocks.size), w_global.dtype)
             if not algorithm.is_stateless():
                 norms = personal_norms(algorithm, state, len(w_local))
@@ -181,6 +179,8 @@ class Recorder:
             "global_loss": common.loss,
             "v_norm": norms,
         }
+        if diverged is not None:
+            result["adaptation_diverged"] = diverged
         if self._path:
             w_local = algorithm.local_models(state)
             scores = [test((1 - lam) * w_local + lam * w_global).score for lam in self._path]
@@ -220,13 +220,14 @@ class Recorder:
         for path, values in self.arrays().items():
             kind, name = path.split("/")
             if kind == FIGURES:
-                records[kind][name] = _select_lane(values, lane)
+                records[kind][name] = select_lane(values, lane)
             else:
                 records[kind][name] = values if name == "round" else values[:, lane or 0]
         return records[FIGURES], records[EVALUATIONS]
 
 
-def _select_lane(values: NumpyArray, lane: int | None) -> NumpyArray:
+def select_lane(values: NumpyArray, lane: int | None) -> NumpyArray:
+    """Return the entries of one lane, from an array (rounds, lanes, ...) or one without lanes."""
     return values if lane is None else values[:, lane]
 
 

@@ -43,7 +43,8 @@ class Run:
     evaluations: Mapping[str, NumpyArray]
     """The V evaluations: ``round`` (V,), then (V, N) ``personal_score``, ``personal_loss``,
     ``global_score``, ``global_loss``, ``v_norm``; on request ``path_score`` (V, Λ, N) and
-    ``objective`` (V,), which is F_σ."""
+    ``objective`` (V,), which is F_σ; with methods that adapt a model before it is used,
+    ``adaptation_diverged`` (V, N), how often these steps diverged (see ``Adapted``)."""
     evaluated_models: EvaluatedModels
     """Returns the parties' models for a state."""
     paging: Paging | None = None
@@ -58,7 +59,7 @@ class Run:
     def models(self) -> NumpyArray:
         """The model that each party uses, (N, d)."""
         if self.paging is None:
-            return np.asarray(self.evaluated_models(self.algorithm, self.state, self.rounds))
+            return np.asarray(self.evaluated_models(self.algorithm, self.state, self.rounds).models)
         return np.concatenate([
             np.asarray(at_round(self.algorithm, self.rounds - 1).models(page))[: len(parties)]
             for parties, page in self.paging.iter_pages(self.state)
@@ -84,8 +85,8 @@ class Run:
         parties' models stay as they are. With a method whose parties all use one global model, such
         as FedAvg, the result is w̃, which the training of one party does not change. Settings that
         depend on the round have the values of the last round, but learning rates, which may have
-        decayed to 0, those of the first. If all its local steps diverge, the party keeps the model at
-        which it starts, and a warning says so.
+        decayed to 0, those of the first. If all its local steps diverge, or those with which it adapts
+        its model, the party keeps the model at which they start, and a warning says so.
 
         Args:
             x: The party's inputs (n, ...).
@@ -110,11 +111,12 @@ class Run:
             self.algorithm, self.state, self.model, party.train, training,
             rounds_before=self.rounds, seed=self.seed,
         )  # fmt: skip
-        if joined.given_up[0] == rounds:
+        if joined.given_up[0] == rounds or joined.kept_unadapted[0]:
+            in_all = f" in all {rounds} rounds" if joined.given_up[0] == rounds else ""
             warnings.warn(
-                f"The new party's local steps diverged in all {rounds} rounds, even with "
+                f"The new party's local steps diverged{in_all}, even with "
                 f"{1 / RETRY_SCALE**RETRIES:g} times smaller steps, so it keeps the model at which "
-                "it started. The usual cause is a learning rate that is too high for its samples: "
+                "they started. The usual cause is a learning rate that is too high for its samples: "
                 "scale its inputs like those of the others, or train with a smaller eta.",
                 stacklevel=2,
             )

@@ -23,13 +23,21 @@ from fedplus.simulation.cpu_devices import (
     make_cpu_mesh,
     share_read_only,
 )
-from fedplus.simulation.engine import EACH_BY_NAME, Data, Inputs, Lane, Plan, SampleRanges
+from fedplus.simulation.engine import (
+    EACH_BY_NAME,
+    Data,
+    Inputs,
+    Lane,
+    Plan,
+    RunState,
+    SampleRanges,
+)
 from fedplus.simulation.faults import fault_mask, require_faults
 from fedplus.simulation.mesh import replicate, require_mesh, shard_rows
 from fedplus.simulation.minibatches import steps_per_epoch
 from fedplus.simulation.participation import Effort, Stragglers, Uniform, make_cohort
 from fedplus.simulation.validate import require_fit, require_types
-from fedplus.work import first_model
+from fedplus.work import Backoff, first_model
 
 LARGE_MODEL = 5_000
 """Parameters from which one party at a time is faster on a CPU (``benchmarks/ours.py --each``)."""
@@ -46,18 +54,18 @@ class Setup(NamedTuple):
     inputs: Inputs
     lane: Lane
     """The lane, or all lanes stacked if ``plan.has_lanes``."""
-    state: Any
+    state: RunState
     """The initial state, stacked likewise."""
     runs: tuple[tuple[AbstractAlgorithm[Any], int], ...]
     """Method and seed of each lane."""
     federation: Federation
 
-    def iter_lanes(self, state: Any) -> Iterator[tuple[AbstractAlgorithm[Any], int, Any]]:
-        """Yield method, seed and state of each lane."""
+    def iter_lanes(self, state: RunState) -> Iterator[tuple[AbstractAlgorithm[Any], int, Any]]:
+        """Yield method, seed and the method's state of each lane, from the state of all lanes."""
         for i, (algorithm, seed) in enumerate(self.runs):
-            lane_state = state
+            lane_state = state.method
             if self.plan.has_lanes:
-                lane_state = jax.tree.map(lambda leaf, i=i: leaf[i], state)
+                lane_state = jax.tree.map(lambda leaf, i=i: leaf[i], state.method)
             yield algorithm, seed, lane_state
 
 
@@ -143,14 +151,18 @@ def set_up(
     is_plain = weights is None and not (plan.faults or mesh or paged or plan.has_lanes)
     has_memory = is_plain and isinstance(algorithms[0], FedPlus)
     shape = StateShape(
-        rows, cohort_rule.size if has_memory else None,
+        n, rows, cohort_rule.size if has_memory else None,
         track_joining=not (is_everyone_active(plan, inputs) or is_stateless),
     )  # fmt: skip
     if cpu_mesh is not None:
         state = _init_state_on_cores(lanes, shape, cores=cpu_mesh)
         inputs = share_read_only(cpu_mesh, inputs)
     elif mesh is not None:
-        state = shard_rows(mesh, runs[0][0], _init_state(lanes, shape), plan.has_lanes)
+        initial = _init_state(lanes, shape)
+        state = RunState(
+            shard_rows(mesh, runs[0][0], initial.method, plan.has_lanes),
+            replicate(mesh, initial.backoff),
+        )
         inputs = replicate(mesh, inputs)
     else:  # With the sharding that the program's result has; otherwise it compiles twice.
         state = jax.device_put(_init_state(lanes, shape), inputs.data.x.sharding)
@@ -167,6 +179,8 @@ def is_everyone_active(plan: Plan, inputs: Inputs) -> bool:
 class StateShape(NamedTuple):
     """What determines the shape of the initial state, besides the method."""
 
+    parties: int
+    """N."""
     rows: int
     """The number of parties in the state."""
     cohort: int | None
@@ -175,20 +189,23 @@ class StateShape(NamedTuple):
     """Whether the state records which parties have taken part."""
 
 
-def _init_state(lanes: Sequence[Lane], shape: StateShape) -> Any:
+def _init_state(lanes: Sequence[Lane], shape: StateShape) -> RunState:
     """Return the initial state of all lanes.
 
     The state starts from a copy of the model, because the program overwrites the state.
     """
 
-    def init(lane: Lane) -> Any:
+    def init(lane: Lane) -> RunState:
         w_first = jnp.array(lane.w_first, copy=True)
         if isinstance(lane.algorithm, FedPlus):
-            return lane.algorithm.init(w_first, *shape)
-        return at_round(lane.algorithm, 0).init(w_first, shape.rows)
+            method = lane.algorithm.init(w_first, shape.rows, shape.cohort, shape.track_joining)
+        else:
+            method = at_round(lane.algorithm, 0).init(w_first, shape.rows)
+        return RunState(method, Backoff.none(shape.parties))
 
     states = [init(lane) for lane in lanes]
-    return _stack(states) if len(lanes) > 1 else states[0]
+    state: RunState = _stack(states) if len(lanes) > 1 else states[0]
+    return state
 
 
 @partial(jax.jit, static_argnames=("shape", "cores"))

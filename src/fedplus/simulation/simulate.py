@@ -20,6 +20,10 @@ from fedplus.data.federation import Federation
 from fedplus.models import Model
 from fedplus.simulation.checkpointing import Checkpointer
 from fedplus.simulation.cpu_devices import first_replica, without_memory
+from fedplus.simulation.divergence import (
+    DivergenceMonitor,
+    warn_of_given_up_steps,
+)
 from fedplus.simulation.engine import MAX_ROUNDS_PER_CALL, run_rounds
 from fedplus.simulation.evaluated_models import EvaluatedModels
 from fedplus.simulation.faults import Fault
@@ -28,19 +32,19 @@ from fedplus.simulation.mesh import to_host
 from fedplus.simulation.paging import open_paging
 from fedplus.simulation.participation import AbstractCohort, Stragglers
 from fedplus.simulation.progress import progress_bar
-from fedplus.simulation.recorder import NewEvaluation, Recorder, require_objective
+from fedplus.simulation.recorder import (
+    NewEvaluation,
+    Recorder,
+    require_objective,
+    select_lane,
+)
 from fedplus.simulation.round_statistics import RoundStatistics
 from fedplus.simulation.run import Run
-from fedplus.simulation.setup import Setup, set_up
+from fedplus.simulation.setup import set_up
 from fedplus.simulation.trim_heap import compile_and_trim, trim_if_slow
-from fedplus.work import RETRIES, RETRY_SCALE
 
 SECONDS_PER_CALL = 0.5
 """The program returns to Python after about this time, for the progress bar and for Ctrl-C."""
-
-
-class DivergedError(RuntimeError):
-    """The local steps of all parties of a round diverged."""
 
 
 def simulate(
@@ -112,8 +116,10 @@ def simulate(
 
     Raises:
         SettingError: An argument is invalid; nothing has been trained.
-        DivergedError: The local steps of all parties of a round diverged, even with smaller steps;
-            the last good checkpoint is kept.
+        DivergedError: The run makes no progress any more: the local steps of all active parties
+            diverged, even with smaller steps, in one round or in several in a row, and these were 10
+            parties or more than half of all. The last good checkpoint is kept. If only some parties
+            gave up steps, a warning at the end of the run names them.
 
     >>> import fedplus as fp
     >>> federation = fp.data.load("digits-robust", parties=3)
@@ -156,9 +162,9 @@ def sweep(
         resume: As in ``simulate``.
         progress: As in ``simulate``.
         store: As in ``simulate``.
-        diverged: What happens if the local steps of all parties of a round diverge: "raise" raises a
-            ``DivergedError``, and "count" continues without their steps. ``figures["diverged"]`` counts
-            how often steps diverged and were repeated.
+        diverged: What happens if a run makes no progress any more because local steps diverge: "raise"
+            raises a ``DivergedError`` as in ``simulate``, and "count" continues without these steps.
+            ``figures["diverged"]`` counts how often steps diverged and were repeated.
         observe: A function that is called with the index of the run and each new evaluation.
         settings: Other arguments of ``simulate``.
 
@@ -167,7 +173,7 @@ def sweep(
 
     Raises:
         SettingError: An argument is invalid; nothing has been trained.
-        DivergedError: The steps of all parties of a round diverged, and ``diverged`` is "raise".
+        DivergedError: A run makes no progress any more, and ``diverged`` is "raise".
     """
     setup = set_up(
         algorithms,
@@ -185,8 +191,8 @@ def sweep(
     every = evaluate_every or max(1, rounds // 20)
     if objective:
         require_objective(algorithms, stored=store is not None)
-    evaluated_models = EvaluatedModels(setup)
-    recorder = Recorder(setup, path, objective, evaluated_models)
+    evaluated_models = [EvaluatedModels(setup, lane) for lane in range(len(setup.runs))]
+    recorder = Recorder(setup, path, objective)
     recorded = {"path": [float(lam) for lam in path], "objective": bool(objective)}
     checkpointer = Checkpointer.create(checkpoint, checkpoint_every, setup, recorded, paging)
     t, state = checkpointer.restore_or_start(setup.state, recorder, resume)
@@ -196,6 +202,11 @@ def sweep(
         for lane in lanes:
             for evaluation in recorder.iter_evaluations(lane):
                 observe(lane or 0, evaluation)
+    monitor = DivergenceMonitor(federation.names)
+    if diverged == "raise" and t > 0:
+        for lane in lanes:
+            figures, _ = recorder.records_of_lane(lane)
+            monitor.observe(lane or 0, figures["cohort"], figures["diverged"], 0)
     score_text, rounds_per_call = "", 1
     with progress_bar(rounds, t, progress) as show, catch_interrupt() as interrupt:
         if paging is None and t < rounds:
@@ -213,7 +224,11 @@ def sweep(
                 state, log = paging.run_rounds(state, t, end)
             statistics: RoundStatistics = to_host(log).read(end - t)
             if diverged == "raise":
-                _raise_if_all_diverged(statistics, t, setup, checkpointer.latest)
+                for lane in lanes:
+                    monitor.observe(
+                        lane or 0, select_lane(np.asarray(statistics.cohort), lane),
+                        select_lane(np.asarray(statistics.diverged), lane), t, checkpointer.latest,
+                    )  # fmt: skip
             rate = (end - t) / (time.perf_counter() - begin_time)
             most = min(MAX_ROUNDS_PER_CALL, 2 * rounds_per_call + 1)
             rounds_per_call = int(np.clip(rate * SECONDS_PER_CALL, 1, most))
@@ -222,8 +237,13 @@ def sweep(
             if t % every == 0 or t == rounds:
                 with trim_if_slow():
                     one_state = first_replica(setup.plan.cores, state)
-                    pairs = [(method, own) for method, _, own in setup.iter_lanes(one_state)]
-                    score = recorder.evaluate(t, pairs, paging)
+                    evaluated = [
+                        (method, own, of_lane)
+                        for (method, _, own), of_lane in zip(
+                            setup.iter_lanes(one_state), evaluated_models, strict=True
+                        )
+                    ]
+                    score = recorder.evaluate(t, evaluated, paging)
                 score_text = f"{model.task.score_name} {score.mean():.4g}"
                 if observe is not None:
                     for lane in lanes:
@@ -236,43 +256,14 @@ def sweep(
     state = first_replica(setup.plan.cores, state)
     if setup.plan.mesh is not None:
         state = jax.tree.map(jnp.asarray, to_host(state))
-    return [
+    runs = [
         Run(
             algorithm, federation, model, seed, without_memory(lane_state),
-            *recorder.records_of_lane(lane), evaluated_models, paging,
+            *recorder.records_of_lane(lane), evaluated_models[lane or 0], paging,
         )
         for lane, (algorithm, seed, lane_state) in zip(lanes, setup.iter_lanes(state), strict=True)
     ]  # fmt: skip
-
-
-def _raise_if_all_diverged(
-    statistics: RoundStatistics, begin: int, setup: Setup, checkpoint: Path | None
-) -> None:
-    """Raise a ``DivergedError`` if all parties of a round diverged even with the smallest steps.
-
-    Args:
-        statistics: The statistics of the last rounds.
-        begin: The first of these rounds.
-        setup: The run.
-        checkpoint: The last good checkpoint.
-    """
-    gave_up = np.asarray(statistics.diverged) > RETRIES
-    all_gave_up = gave_up.all(axis=-1).reshape(len(gave_up), -1).any(axis=1)
-    if not all_gave_up.any():
-        return
-    first = int(all_gave_up.argmax())
-    parties = np.unique(np.asarray(statistics.cohort)[first][gave_up[first]])
-    hint = f" The last good checkpoint is {checkpoint}." if checkpoint else ""
-    raise DivergedError(
-        f"In round {begin + first + 1} the local steps of all active parties diverged, even with "
-        f"{1 / RETRY_SCALE**RETRIES:g} times smaller steps: {name_parties(setup, parties)}. The "
-        "usual cause is a learning rate that is too high for the data: try a tenth of eta, or "
-        "standardise the inputs (federation.standardise(); in the shell: --set standardise=true)."
-        f"{hint}"
-    )
-
-
-def name_parties(setup: Setup, parties: npt.NDArray[np.integer[Any]]) -> str:
-    """Return the names of the first parties, separated by commas."""
-    names = [repr(setup.federation.names[k]) for k in parties[:5]]
-    return ", ".join(names) + (", …" if len(parties) > 5 else "")
+    if diverged == "raise":
+        for run in runs:
+            warn_of_given_up_steps(federation.names, run.figures, run.evaluations)
+    return runs
