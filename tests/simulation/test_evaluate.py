@@ -276,7 +276,7 @@ def applies_after_four_rounds(method, **circumstances):
     setup = set_up(
         [method], federation(SIZES), CLASSIFIER, rounds=4, seeds=[0], steps=2, **circumstances
     )
-    return bool(theorem_1_applies(method, setup.state._replace(joined=()), 4, setup))
+    return bool(theorem_1_applies(method, setup.state.method._replace(joined=()), 4, setup))
 
 
 @pytest.mark.parametrize("name", THEOREM_1_NEEDS)
