@@ -7,7 +7,7 @@ import fedplus as fp
 if len(sys.argv) != 3:
     sys.exit(__doc__)
 folder, target = sys.argv[1:]
-federation = fp.Federation.from_folder(folder, target=target, missing="mean").standardise()
+federation = fp.Federation.from_folder(folder, target=target, missing="mean")
 features, classes = federation.train.x.shape[1], len(federation.info.classes)
 model = fp.models.logistic(features, classes) if classes else fp.models.linear(features)
 run = fp.simulate(

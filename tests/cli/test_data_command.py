@@ -65,7 +65,7 @@ def test_a_card_has_all_its_parts():
         (["data", "card", "digits-robust", "--set", "parties=many"], "parties must be a whole number"),
         (["data", "card", "digits-robust", "--seed", "x"], "not a valid integer"),
         (["data", "crad"], "Did you mean 'card'?"),
-        (["data", "card"], "Missing argument 'NAME'"),
+        (["data", "card"], "Missing argument 'NAME|FOLDER|FILE'"),
         (["data", "card", "digits-robust", "--picture", "/no/such/folder/a.png"], "/no/such/folder"),
         (["data", "card", "digits-robust", "--picture", "a.xyz"], "xyz"),
     ],

@@ -25,7 +25,7 @@ def test_pandas_and_polars_give_the_same_federation():
 
 
 def test_each_row_keeps_its_label():
-    federation = Federation.from_frame(FRAME, party="hospital", target="outcome")
+    federation = Federation.from_frame(FRAME, party="hospital", target="outcome", standardise="no")
     expected = {
         (float(np.float32(a)), float(np.float32(d))): o
         for a, d, o in zip(FRAME["age"], FRAME["dose"], FRAME["outcome"], strict=True)
@@ -51,11 +51,10 @@ def test_fractions_are_predicted_as_numbers_and_whole_numbers_are_classes():
 def test_missing_values_are_rejected_or_replaced_with_the_training_mean():
     gaps = FRAME.astype({"age": float})
     gaps.loc[::7, "age"] = np.nan
-    with pytest.raises(
-        fp.SettingError, match=r"column 'age' must be a number in every row, got 15"
-    ):
+    with pytest.raises(fp.SettingError, match=r"column 'age' must be present in every row, got 15"):
         Federation.from_frame(gaps, party="hospital", target="outcome")
-    federation = Federation.from_frame(gaps, party="hospital", target="outcome", missing="mean")
+    settings = {"missing": "mean", "standardise": False}
+    federation = Federation.from_frame(gaps, party="hospital", target="outcome", **settings)
     ages = federation.train.x[:, 0]
     imputed = {float(age) for age in ages} - set(gaps["age"].dropna().tolist())
     known = ages[np.isin(ages, list(gaps["age"].dropna()))]
@@ -65,7 +64,7 @@ def test_missing_values_are_rejected_or_replaced_with_the_training_mean():
     )
     assert_equal_federations(
         federation,
-        Federation.from_frame(nulls, party="hospital", target="outcome", missing="mean"),
+        Federation.from_frame(nulls, party="hospital", target="outcome", **settings),
     )
 
 
@@ -75,7 +74,8 @@ def test_the_advice_on_missing_values_is_right_in_python_toml_and_the_shell():
     with pytest.raises(fp.SettingError) as error:
         Federation.from_frame(gaps, party="hospital", target="outcome")
     assert str(error.value).endswith(
-        'Set missing to "mean" (in the shell: --set missing=mean) to fill gaps with the training mean.'
+        'Set missing to "mean" to fill gaps with the mean of the training samples, or to "drop" to '
+        "leave such rows out (in the shell: --set missing=mean)."
     )
 
 
@@ -86,8 +86,8 @@ def test_the_advice_on_missing_values_is_right_in_python_toml_and_the_shell():
         ({}, {"target": "y"}, "target must be a column of the frame"),
         (
             {"town": ["York"] * 100},
-            {},
-            "column 'town' must be numbers, got 'York'. Drop the column",
+            {"text": "refuse"},
+            "column 'town' must be numbers, got 'York'. Set text to \"one-hot\"",
         ),
         (
             {"outcome": [None, "ill"] * 50},
@@ -100,7 +100,7 @@ def test_the_advice_on_missing_values_is_right_in_python_toml_and_the_shell():
             "target 'outcome' must be present in every row, got 50",
         ),
         ({}, {"task": "regression"}, "target 'outcome' must be numbers, got texts such as"),
-        ({}, {"missing": "zero"}, "missing must be refuse or mean"),
+        ({}, {"missing": "zero"}, "missing must be one of: refuse, mean, drop"),
     ],
 )
 def test_wrong_columns_and_settings_raise_a_one_line_error(change, settings, match):
@@ -135,7 +135,11 @@ WITH_DATE = FRAME.assign(when=pandas.date_range("2020", periods=100))
     ("frame", "arguments", "match"),
     [
         (WITHOUT_PARTY, {}, "party 'hospital' must be present in every row, got 50"),
-        (WITH_DATE, {}, "column 'when' must be numbers"),
+        (
+            WITH_DATE,
+            {},
+            r"column 'when' must be numbers or categories, got dates such as 2020-01-01.*drop=when",
+        ),
         (FRAME, {"target": "hospital"}, "target must be a column other than party"),
         (
             FRAME.rename(columns={"age": 3}),

@@ -38,8 +38,10 @@ def write_hospitals(folder, kind):
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "npz"])
 def test_a_folder_gives_the_same_federation_as_the_frame(tmp_path, kind):
     folder = write_hospitals(tmp_path / "ward", kind)
-    federation = Federation.from_folder(folder, target="outcome", seed=2)
-    expected = Federation.from_frame(FRAME, party="hospital", target="outcome", seed=2)
+    federation = Federation.from_folder(folder, target="outcome", seed=2, standardise="no")
+    expected = Federation.from_frame(
+        FRAME, party="hospital", target="outcome", seed=2, standardise="no"
+    )
     assert_equal_federations(federation, expected)
     assert federation.name == "ward"
 
@@ -124,7 +126,6 @@ def test_all_files_together_decide_whether_a_column_holds_texts(tmp_path):
         ({"a_csv": "a,a,y\n" + ROWS}, "two columns are called 'a'"),
         ({"a_csv": "a, a,y\n" + ROWS}, "two columns are called 'a'"),
         ({"a_csv": ",b,y\n" + ROWS}, "a column without a name.*index=False"),
-        ({"a_csv": "a;b;y\n" + ROWS.replace(",", ";")}, "must be separated by commas"),
         ({"a_csv": "a,b,y\n1,2,3\n1,2\n"}, "row 2 has 2 cells where the header has 3"),
         ({"a_csv_gz": gzip.compress(b"a,b,y\n" + ROWS.encode() * 99)[:-9]}, "must be a CSV file"),
         ({"a_csv_gz": b"\x1f\x8b" + b"damaged" * 9}, "must be a CSV file"),
@@ -169,3 +170,49 @@ def test_the_example_trains_on_one_csv_file_per_hospital(tmp_path):
     scores = {line.split()[0]: float(line.split()[1]) for line in lines}
     assert set(scores) == {"a", "b", "c", "d"}
     assert min(scores.values()) > 0.85
+
+
+def test_other_delimiters_and_decimal_commas_are_recognised(tmp_path):
+    rows = [(i / 4, i % 7, "yes" if i % 2 else "no, never") for i in range(12)]
+    frame = pandas.DataFrame(rows, columns=["a", "b", "y"])
+    expected = None
+    for k, style in enumerate(
+        [{}, {"sep": ";", "decimal": ","}, {"sep": "\t"}, {"sep": "|"}, {"sep": ";"}]
+    ):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        frame.to_csv(folder / "north.csv", index=False, **style)
+        federation = Federation.from_folder(folder, name="x")
+        expected = expected or federation
+        assert_equal_federations(federation, expected)
+        assert federation.info.classes == ("no, never", "yes")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
+def test_one_file_with_a_column_of_parties_gives_the_same_federation_as_the_frame(tmp_path, suffix):
+    path = tmp_path / f"patients{suffix}"
+    if suffix == ".parquet":
+        FRAME.to_parquet(path)
+    else:
+        FRAME.to_csv(path, index=False)
+    federation = Federation.from_file(path, party="hospital", target="outcome", seed=3)
+    expected = Federation.from_frame(FRAME, party="hospital", target="outcome", seed=3)
+    assert_equal_federations(federation, expected)
+    assert federation.name == "patients"
+    with pytest.raises(fp.SettingError, match=r"party must be a column of .*: hospital, age, dose"):
+        Federation.from_file(path, party=None, target="outcome")
+    with pytest.raises(fp.SettingError, match="the table must be an existing file"):
+        Federation.from_file(tmp_path / "none.csv", party="hospital", target="outcome")
+
+
+def test_npz_files_are_standardised_only_if_asked(tmp_path):
+    rng = np.random.default_rng(2)
+    for name in ("a", "b"):
+        np.savez(tmp_path / f"{name}.npz", x=rng.normal(7, 3, (30, 2)), y=rng.integers(0, 2, 30))
+    plain = Federation.from_folder(tmp_path)
+    assert plain.info.preprocessing is None
+    assert plain.train.x.mean() > 5
+    standardised = Federation.from_folder(tmp_path, standardise="pooled")
+    np.testing.assert_allclose(standardised.train.x.mean(0), 0, atol=1e-5)
+    with pytest.raises(fp.SettingError, match="setting of npz files must be task or standardise"):
+        Federation.from_folder(tmp_path, drop="a")

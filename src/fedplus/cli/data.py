@@ -10,11 +10,16 @@ import click
 from fedplus.check import require
 from fedplus.cli.completion import complete_data_set
 from fedplus.cli.settings import json_option, parse_settings, set_data_option
-from fedplus.data import SETS, card, load
+from fedplus.data import SETS, card, load, table_card
+from fedplus.data.federation import Federation
 from fedplus.data.files import choose_source, fetch, locate, search_path
 from fedplus.data.load import lookup_data_set
 from fedplus.data.sets import DataSet
+from fedplus.experiments.build import build_federation
+from fedplus.experiments.cli_spec import data_table
 from fedplus.experiments.defaults import describe_training, describe_tuned_settings
+from fedplus.experiments.spec import Data as DataTable
+from fedplus.experiments.toml_source import TomlSource
 from fedplus.extras import import_extra
 
 name_argument = click.argument("name", shell_complete=complete_data_set)
@@ -112,8 +117,8 @@ def where(name: str | None, as_json: bool) -> None:
         print(f"{name} needs no files.")
 
 
-@data.command("card", short_help="Describe a data set.")
-@name_argument
+@data.command("card", short_help="Describe a data set, or your own data.")
+@click.argument("name", metavar="NAME|FOLDER|FILE", shell_complete=complete_data_set)
 @set_data_option
 @click.option("--seed", type=int, default=0, help="Seed of the random choices in the data set.")
 @click.option(
@@ -125,25 +130,43 @@ def where(name: str | None, as_json: bool) -> None:
 def show_card(
     name: str, settings: tuple[str, ...], seed: int, picture: Path | None, as_json: bool
 ) -> None:
-    """Describe a data set: its parties, its source, and its differences from the paper's.
+    """Describe a data set by name, or your own: a folder with one file per party, or one table.
+
+    The card of your own data lists the columns, their missing values, and how much the parties
+    differ.
 
     \b
     fedplus data card mnist-robust --set parties=50 --picture mnist.png
+    fedplus data card hospitals/ --set target=ill
+    fedplus data card patients.csv --set party=hospital --set target=ill
     """  # noqa: D301
     chosen = parse_settings(settings)
     require("seed" not in chosen, "--set", "seed", "a setting of the data set", "Use --seed.")
-    federation = load(name, seed=seed, **chosen)
+    is_own = Path(name).exists() and name not in SETS
+    federation = _load_own_data(name, seed, chosen) if is_own else load(name, seed=seed, **chosen)
     if picture is not None:
         from fedplus.data.picture import draw_federation
 
         draw_federation(federation, picture)
+    width = shutil.get_terminal_size((100, 24)).columns
     if as_json:
-        _print_json(card.statistics(federation))
+        _print_json((table_card.table_statistics if is_own else card.statistics)(federation))
         return
-    print(card.card_text(federation, shutil.get_terminal_size((100, 24)).columns))
+    if is_own:
+        print(table_card.table_card_text(federation, width))
+        return
+    print(card.card_text(federation, width))
     print(f"Training unless you set it: {describe_training(name)}.")
     if tuned := describe_tuned_settings(name):
         print(f"Settings chosen for it on validation samples: {tuned}.")
+
+
+def _load_own_data(path: str, seed: int, settings: dict[str, Any]) -> Federation:
+    """Load a folder or a table; missing values are no error here, and texts may be of any kind."""
+    table = data_table(path)
+    defaults = {} if Path(path).is_dir() and any(Path(path).glob("*.npz")) else {"missing": "mean"}
+    spec = DataTable.model_validate({**table, **defaults, **settings, "seed": seed})
+    return build_federation(spec, TomlSource())
 
 
 def _state_of_files(data_set: DataSet) -> str:

@@ -7,7 +7,7 @@ data set. The modules that do the work are ``tables.py``, ``folders.py`` and ``h
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import jax
 import numpy as np
@@ -26,11 +26,15 @@ from fedplus.data.holdout import (
 )
 from fedplus.data.metadata import Metadata
 from fedplus.data.partition import Partitioner
+from fedplus.data.preprocessing import Preprocessing, TableSettings, Task
+from fedplus.data.scaling import Moments, Scaling, Standardise
 from fedplus.data.split import Pair, Split
 
-Missing = Literal["refuse", "mean"]
-Task = Literal["classification", "regression"]
 MAX_INT32 = 2**31 - 1
+
+
+class FrameSettings(TableSettings, Splitting, total=False):
+    """The settings of tables: how columns become inputs, and which samples are set aside."""
 
 
 class Federation(NamedTuple):
@@ -140,46 +144,66 @@ class Federation(NamedTuple):
 
     @classmethod
     def from_frame(
-        cls, frame: Any, *, party: str, target: str, task: Task | None = None,
-        missing: Missing = "refuse", **split: Unpack[Splitting],
-    ) -> "Federation":  # fmt: skip
+        cls, frame: Any, *, party: str, target: str, **settings: Unpack[FrameSettings]
+    ) -> "Federation":
         """Build a federation from a pandas or polars data frame with one sample per row.
 
+        All columns except ``party`` and ``target`` are inputs. Unless ``settings`` say otherwise,
+        columns of numbers are standardised, columns of texts become one input per value, missing
+        values are an error, and a fifth of each party's rows is set aside for testing.
+        ``info.preprocessing.summary`` says what was done.
+
         Args:
-            frame: The frame. All columns except ``party`` and ``target`` are inputs and hold numbers.
+            frame: The frame.
             party: Column with the name of the party that has the sample.
             target: Column to predict.
-            task: "classification" or "regression". By default, texts and up to 20 distinct whole
-                numbers are classes, and numbers with a fraction are predicted as numbers. It is
-                required for more than 20 distinct whole numbers.
-            missing: "refuse" raises if an input is missing; "mean" replaces it with the mean of the
-                training samples.
-            **split: See ``Splitting``.
+            **settings: See ``TableSettings`` (``task``, ``drop``, ``categorical``, ``text``,
+            ``missing``,
+                ``standardise``) and ``Splitting``.
         """
         from fedplus.data.tables import federation_from_frame
 
-        return federation_from_frame(frame, party, target, task, missing, split)
+        return federation_from_frame(frame, party, target, *_separate_settings(settings))
+
+    @classmethod
+    def from_file(
+        cls, path: str | os.PathLike[str], *, party: str | None, target: str = "y",
+        **settings: Unpack[FrameSettings],
+    ) -> "Federation":  # fmt: skip
+        """Build a federation from one CSV or Parquet file with a column that names each row's party.
+
+        Args:
+            path: The file. A CSV file has a header; its cells are separated by commas, or by
+            semicolons,
+                tabs or bars.
+            party: As in ``from_frame``.
+            target: Column to predict.
+            **settings: As in ``from_frame``.
+        """
+        from fedplus.data.folders import federation_from_file
+
+        return federation_from_file(path, party, target, *_separate_settings(settings))
 
     @classmethod
     def from_folder(
-        cls, path: str | os.PathLike[str], *, target: str = "y",
-        task: Task | None = None, missing: Missing = "refuse", **split: Unpack[Splitting],
-    ) -> "Federation":  # fmt: skip
+        cls, path: str | os.PathLike[str], *, target: str = "y", **settings: Unpack[FrameSettings]
+    ) -> "Federation":
         """Build a federation from a folder with one CSV, Parquet or npz file per party.
 
         A party has the name of its file. Loading takes at most 4096 MB of memory, which is checked
         before it is allocated; the environment variable ``FEDPLUS_MAX_DATA_MB`` sets another limit.
 
         Args:
-            path: The folder. A CSV file has a header; an npz file holds arrays ``x`` and ``y``.
+            path: The folder. A CSV file has a header, as in ``from_file``; an npz file holds arrays
+            ``x``
+                and ``y``.
             target: Column to predict; for npz files it is always ``y``.
-            task: As in ``from_frame``.
-            missing: As in ``from_frame``.
-            **split: See ``Splitting``.
+            **settings: As in ``from_frame``. For npz files only ``task``, ``standardise`` (by default
+                "no") and the settings of ``Splitting``.
         """
         from fedplus.data.folders import federation_from_folder
 
-        return federation_from_folder(path, target, task, missing, split)
+        return federation_from_folder(path, target, *_separate_settings(settings))
 
     @classmethod
     def from_hf(
@@ -230,18 +254,49 @@ class Federation(NamedTuple):
         info = dataclasses.replace(self.info, outliers=outliers)
         return self._replace(train=train, test=test, validation=validation, names=names, info=info)
 
-    def standardise(self, like: "Federation | None" = None) -> "Federation":
+    def standardise(
+        self, like: "Federation | None" = None, by: Standardise = "pooled"
+    ) -> "Federation":
         """Return the federation with inputs (x − mean)/deviation.
 
         Args:
             like: The federation over whose training samples the mean and the deviation are. None: this
                 one.
+            by: "pooled" for one mean and deviation over all parties, "party" for each party's own.
         """
-        x = (like or self).train.x
-        mean, deviation = x.mean(0, dtype=float), x.std(0, dtype=float)
-        is_constant = deviation <= 1e-6 * np.maximum(np.abs(mean), np.finfo(np.float32).tiny)
-        divisor = np.where(is_constant, 1, deviation)
-        return self.map_inputs(lambda x: ((x - mean) / divisor).astype(np.float32))
+        source = like or self
+        pairs = zip(source.names, range(source.parties), strict=True)
+        moments = {name: Moments.of(source.train.party(k)[0]) for name, k in pairs}
+        has_gaps = any(
+            (m.count < size).any()
+            for m, size in zip(moments.values(), source.train.size, strict=True)
+        )
+        require(not has_gaps, "inputs", "NaN", "numbers before they are standardised")
+        preprocessing = self.info.preprocessing or Preprocessing()
+        are_numbers: Any = True
+        if preprocessing.encoding is not None:
+            are_numbers = preprocessing.encoding.are_numbers
+        scaling = Scaling.fit(moments, are_numbers, by)
+
+        def scale(split: Split) -> Split:
+            if not scaling.parties:
+                x = scaling.apply(split.x)
+            else:
+                parts = (split.party(k)[0] for k in range(self.parties))
+                x = np.concatenate([
+                    scaling.of_party(name).apply(part)
+                    for name, part in zip(self.names, parts, strict=True)
+                ])  # fmt: skip
+            return Split.from_parties([(x, split.y)])._replace(start=split.start, size=split.size)
+
+        before = preprocessing.scaling
+        combined = scaling if before is None else before.then(scaling)
+        info = dataclasses.replace(
+            self.info, preprocessing=dataclasses.replace(preprocessing, scaling=combined)
+        )
+        validation = None if self.validation is None else scale(self.validation)
+        train, test = scale(self.train), scale(self.test)
+        return self._replace(train=train, test=test, validation=validation, info=info)
 
     def map_inputs(self, function: Any) -> "Federation":
         """Return the federation with ``function`` applied to the inputs of every split.
@@ -255,7 +310,19 @@ class Federation(NamedTuple):
             return Split.from_parties([pair])._replace(start=split.start, size=split.size)
 
         validation = None if self.validation is None else apply(self.validation)
-        return self._replace(train=apply(self.train), test=apply(self.test), validation=validation)
+        info = dataclasses.replace(self.info, preprocessing=None)
+        train, test = apply(self.train), apply(self.test)
+        return self._replace(train=train, test=test, validation=validation, info=info)
+
+
+def _separate_settings(settings: Any) -> tuple[TableSettings, Splitting]:
+    """Return the settings of the table and those of the split."""
+    known = (*TableSettings.__annotations__, *Splitting.__annotations__)
+    for name in settings:
+        require(name in known, "setting", name, f"one of: {', '.join(known)}")
+    split: Any = {k: v for k, v in settings.items() if k in Splitting.__annotations__}
+    table: Any = {k: v for k, v in settings.items() if k not in split}
+    return table, split
 
 
 def gather_rows(x: NumpyArray, y: NumpyArray, parts: SplitRows, split: Splitting) -> Federation:

@@ -7,10 +7,11 @@ import numpy as np
 
 from fedplus._types import NumpyArray
 from fedplus.check import SettingError, require
-from fedplus.data.federation import Federation, Task
+from fedplus.data.federation import Federation
 from fedplus.data.holdout import Splitting
 from fedplus.data.metadata import Metadata
 from fedplus.data.partition import by_column
+from fedplus.data.preprocessing import Task
 from fedplus.data.tables import encode_labels
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 
 from fedplus._types import NumpyArray
+from fedplus.data.column_summary import ColumnSummary
+from fedplus.data.preprocessing import Preprocessing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +21,12 @@ class Metadata:
     """Words of the tokens 0, 1, ...; empty if inputs are not tokens."""
     embedding: NumpyArray | None = dataclasses.field(default=None, repr=False, compare=False)
     """Frozen vectors (V, F), one per token, for ``models.lstm(embedding=...)``."""
+    preprocessing: Preprocessing | None = dataclasses.field(default=None, compare=False)
+    """How raw rows become inputs; None if that is not known, as for federations from arrays."""
+    columns: tuple[ColumnSummary, ...] = ()
+    """The columns of the parties' tables; empty if the inputs are no columns of tables."""
+    notes: tuple[str, ...] = ()
+    """What the user should know about the data before training, one sentence or two each."""
     summary: str = ""
     """One line that describes the federation."""
     source: str = ""

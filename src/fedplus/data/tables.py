@@ -1,28 +1,38 @@
 """Turns named columns into a federation: the shared part of data frames, CSV and Parquet files.
 
-``federation_from_columns`` turns the target column into labels and all other columns into inputs, and
-gives each party its rows. ``folders.py`` reads the files; ``federation_from_frame`` takes data frames.
+``federation_from_columns`` turns the target column into labels and all other columns into inputs
+(``preprocessing.py``), and gives each party its rows. ``table_files.py`` and ``folders.py`` read files;
+``federation_from_frame`` takes data frames.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fedplus._types import NumpyArray
 from fedplus.check import SettingError, require
-from fedplus.data.federation import Federation, Missing, Task, gather_rows
-from fedplus.data.holdout import Splitting, require_splitting, split_rows
+from fedplus.data.column_summary import summarise_columns
+from fedplus.data.federation import Federation, gather_rows
+from fedplus.data.holdout import SplitRows, Splitting, require_splitting, split_rows
 from fedplus.data.metadata import Metadata
 from fedplus.data.partition import by_column
+from fedplus.data.preprocessing import Preprocessing, TableSettings, Task
+from fedplus.data.scaling import Moments, Scaling, Standardise
+from fedplus.data.table_encoding import (
+    Table,
+    TableEncoding,
+    category_texts,
+    is_number,
+    missing_mask,
+    texts,
+)
 
 MAX_INFERRED_CLASSES = 20
 """A target with more distinct whole numbers is taken as classes only if the user sets ``task``."""
 TASKS = ("classification", "regression")
-Table = dict[str, NumpyArray]
-"""Columns by name, all of one length."""
-MISSING_MARKERS = ("", "?", "NA", "nan", "NaN", "None", "<NA>")
-"""Texts that stand for a missing value."""
+MIN_IDENTIFIERS = 20
+"""A column of so many rows with a different whole number in each is probably an identifier."""
 
 
 class UnclearTaskError(SettingError):
@@ -50,52 +60,199 @@ class UnclearTaskError(SettingError):
 
 
 def federation_from_frame(
-    frame: Any, party: str, target: str, task: Task | None, missing: Missing, split: Splitting
+    frame: Any, party: str, target: str, settings: TableSettings, split: Splitting
 ) -> Federation:
     """Build a federation from a pandas or polars data frame; see ``Federation.from_frame``."""
     require(
         hasattr(frame, "__len__") and hasattr(frame, "columns"), "frame", type(frame).__name__,
         "a pandas or polars data frame", "Call .collect() on a LazyFrame first.",
     )  # fmt: skip
+    return federation_by_party_column(
+        table_of_frame(frame), "the frame", party, target, settings, split
+    )
+
+
+def table_of_frame(frame: Any) -> Table:
+    """Return the columns of a pandas or polars data frame by name."""
     names = list(frame.columns)
     are_texts = all(isinstance(name, str) for name in names)
     are_valid = are_texts and len(set(names)) == len(names)
     require(are_valid, "columns of the frame", names, "distinct strings")
+    return {name: np.asarray(frame[name].to_numpy()) for name in names}
+
+
+def federation_by_party_column(
+    table: Table, where: str, party: str | None, target: str, settings: TableSettings,
+    split: Splitting,
+) -> Federation:  # fmt: skip
+    """Build a federation from one table, in which a column says to which party each row belongs.
+
+    Args:
+        table: All columns, by name.
+        where: The table, for messages.
+        party: Name of the column with the parties' names.
+        target: Name of the column to predict.
+        settings: See ``TableSettings``.
+        split: See ``Splitting``.
+    """
     for role, name in (("party", party), ("target", target)):
-        require(name in names, role, repr(name), f"a column of the frame: {', '.join(names)}")
+        require(
+            name in table, role, "none" if name is None else repr(name),
+            f"a column of {where}: {', '.join(table)}", f"In the shell: --set {role}=COLUMN.",
+        )  # fmt: skip
     require(party != target, "target", repr(target), "a column other than party")
-    table = {name: np.asarray(frame[name].to_numpy()) for name in names}
-    party_of_row = table.pop(party)
+    party_of_row = table[str(party)]
     _require_complete(party_of_row, f"party {party!r}")
-    rows = by_column(_texts(party_of_row))(party_of_row, np.random.default_rng(0))
-    return federation_from_columns(table, rows, target, task, missing, split)
+    rows = by_column(category_texts(party_of_row))(party_of_row, np.random.default_rng(0))
+    columns = {name: column for name, column in table.items() if name != party}
+    return federation_from_columns(columns, rows, target, settings, split)
 
 
 def federation_from_columns(
-    table: Table,
-    rows: Mapping[str, NumpyArray],
-    target: str,
-    task: Task | None,
-    missing: Missing,
+    table: Table, rows: Mapping[str, NumpyArray], target: str, settings: TableSettings,
     split: Splitting,
-) -> Federation:
+) -> Federation:  # fmt: skip
     """Build a federation from named columns.
 
     Args:
         table: All columns, including the target.
         rows: Each party's row numbers, by its name.
         target: Name of the column to predict.
-        task: See ``encode_labels``.
-        missing: "refuse" rejects a missing input, "mean" replaces it with the training mean.
+        settings: See ``TableSettings``.
         split: See ``Splitting``.
     """
     require_splitting(split)
-    y, classes = encode_labels(table[target], target, task)
+    dropped = _column_names(settings.get("drop", ()), table)
+    for name in dropped:
+        is_input = name in table and name != target
+        known = ", ".join(other for other in table if other != target)
+        require(is_input, "drop", repr(name), f"names of input columns: {known}")
+    table = {name: column for name, column in table.items() if name not in dropped}
     inputs = {name: column for name, column in table.items() if name != target}
     require(bool(inputs), "the table", f"only {target!r}", f"columns besides {target!r} as inputs")
-    x = np.stack([_input_numbers(name, column, missing) for name, column in inputs.items()], axis=1)
-    federation = federation_with_imputed_means(x, y, rows, split)
-    return federation._replace(info=Metadata(classes=classes))
+    categorical = _column_names(settings.get("categorical", ()), inputs)
+    missing, text = settings.get("missing", "refuse"), settings.get("text", "one-hot")
+    samples = len(table[target])
+    if missing == "drop":
+        table, rows = _drop_incomplete_rows(table, rows)
+        inputs = {name: table[name] for name in inputs}
+    y, classes = encode_labels(table[target], target, settings.get("task"))
+    encoding = TableEncoding.fit(inputs, categorical, text, missing)
+    parts = split_rows(y, rows, split)
+    x = encoding.encode(inputs)
+    how = standardise_rule(settings.get("standardise", True))
+    scaled, scaling = _scale(x, parts, encoding.are_numbers, how)
+    left_out = (
+        *dropped,
+        *(name for name in inputs if name not in {c.name for c in encoding.columns}),
+    )
+    summary = _describe(encoding, how, int(np.isnan(x).sum()), samples - len(y), left_out)
+    preprocessing = Preprocessing(encoding, scaling, target, left_out, summary)
+    federation = gather_rows(scaled, y, parts, split)
+    info = Metadata(
+        classes=classes,
+        preprocessing=preprocessing,
+        columns=summarise_columns(encoding, inputs, x, _all_rows(parts)),
+        notes=tuple(_identifier_notes(inputs)),
+    )
+    return federation._replace(info=info)
+
+
+def standardise_rule(value: Any) -> Standardise:
+    """Return "pooled", "party" or "no" for a value of the setting ``standardise``.
+
+    >>> standardise_rule(True), standardise_rule("party"), standardise_rule(False)
+    ('pooled', 'party', 'no')
+    """
+    rules: dict[Any, Standardise] = {
+        True: "pooled", False: "no", "pooled": "pooled", "party": "party", "no": "no",
+    }  # fmt: skip
+    is_known = isinstance(value, (bool, str)) and value in rules
+    require(is_known, "standardise", repr(value), "pooled, party, or no (true or false)")
+    return rules[value]
+
+
+def _column_names(value: Any, table: Table) -> tuple[str, ...]:
+    """Return the names in a list, or in one text with commas between them."""
+    if isinstance(value, str):
+        names = [value] if value in table else [name.strip() for name in value.split(",")]
+        return tuple(name for name in names if name)
+    return tuple(map(str, value))
+
+
+def _drop_incomplete_rows(
+    table: Table, rows: Mapping[str, NumpyArray]
+) -> tuple[Table, dict[str, NumpyArray]]:
+    """Return the table without rows that have a missing value, and each party's row numbers in it."""
+    is_complete = ~np.any([missing_mask(column) for column in table.values()], axis=0)
+    new_row = np.cumsum(is_complete) - 1
+    kept = {name: new_row[numbers[is_complete[numbers]]] for name, numbers in rows.items()}
+    return {name: column[is_complete] for name, column in table.items()}, kept
+
+
+def _scale(
+    x: NumpyArray, parts: SplitRows, are_numbers: NumpyArray, how: Standardise
+) -> tuple[NumpyArray, Scaling]:
+    """Return the scaled inputs, and the scaling, which the training samples determine."""
+    training = parts[0]
+    scaling = Scaling.fit(
+        {name: Moments.of(x[rows]) for name, rows in training.items()}, are_numbers, how
+    )
+    scaled = np.empty(x.shape, np.float32)
+    for name, rows in _all_rows(parts).items():
+        scaled[rows] = scaling.of_party(name).apply(x[rows])
+    return scaled, scaling
+
+
+def _all_rows(parts: SplitRows) -> dict[str, NumpyArray]:
+    """Return the row numbers of each party for training, testing and validation together."""
+    return {
+        name: np.concatenate([part[name] for part in parts if part is not None])
+        for name in parts[0]
+    }
+
+
+def _describe(
+    encoding: TableEncoding, how: Standardise, gaps: int, rows: int, dropped: Sequence[str]
+) -> str:
+    """Return one line that says how the columns became inputs."""
+    categories = [c.name for c in encoding.columns if c.categories]
+    numbers = len(encoding.columns) - len(categories)
+    parts = [f"{len(encoding.inputs)} inputs"]
+    if numbers:
+        scale = {
+            "pooled": "standardised over all parties", "party": "standardised by each party",
+            "no": "not standardised",
+        }[how]  # fmt: skip
+        parts.append(f"{numbers} columns of numbers, {scale}")
+    if categories:
+        parts.append(f"one input per category of {_shorten(categories)}")
+    if gaps:
+        parts.append(f"{gaps:,} missing numbers replaced with the mean")
+    if rows:
+        parts.append(f"{rows:,} rows with missing values left out")
+    if dropped:
+        parts.append(f"without the columns {_shorten(dropped)}")
+    return "; ".join(parts)
+
+
+def _shorten(names: Sequence[str], most: int = 6) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _identifier_notes(table: Table) -> list[str]:
+    """Return a note for each column that has a different whole number in every row."""
+    return [
+        f"Column {name!r} has a different whole number in every row. If it is an identifier, leave "
+        f"it out (in the shell: --set drop={name})."
+        for name, column in table.items()
+        if len(column) >= MIN_IDENTIFIERS and _are_distinct_whole_numbers(column.tolist())
+    ]
+
+
+def _are_distinct_whole_numbers(values: list[Any]) -> bool:
+    are_whole = all(is_number(value) and float(value).is_integer() for value in values)
+    return are_whole and len({float(value) for value in values}) == len(values)
 
 
 def federation_with_imputed_means(
@@ -138,10 +295,10 @@ def encode_labels(
     require(task in (None, *TASKS), "task", repr(task), " or ".join(TASKS))
     label = f"target {name!r}"
     _require_complete(column, label)
-    if column.dtype.kind in "OUST" and not all(_is_number(value) for value in column.tolist()):
-        texts = _texts(column)
-        require(task != "regression", label, f"texts such as {texts[0]!r}", "numbers")
-        classes, codes = np.unique(texts, return_inverse=True)
+    if column.dtype.kind in "OUST" and not all(is_number(value) for value in column.tolist()):
+        labels = texts(column)
+        require(task != "regression", label, f"texts such as {labels[0]!r}", "numbers")
+        classes, codes = np.unique(labels, return_inverse=True)
         return codes.astype(np.int32), tuple(classes.tolist())
     require(column.dtype.kind in "biufOUT", label, column.dtype, "numbers or texts")
     numbers = np.array([float(value) for value in column.tolist()])
@@ -156,58 +313,6 @@ def encode_labels(
     return codes.astype(np.int32), names
 
 
-def _input_numbers(name: str, column: NumpyArray, missing: str) -> NumpyArray:
-    """Return an input column as floats, with NaN for each missing value."""
-    require(missing in ("refuse", "mean"), "missing", repr(missing), "refuse or mean")
-    values, is_missing = column.tolist(), _is_missing(column)
-    not_numbers = [
-        value
-        for value, gap in zip(values, is_missing, strict=True)
-        if not gap and not _is_number(value)
-    ]
-    require(
-        column.dtype.kind in "biufOUT" and not not_numbers, f"column {name!r}",
-        repr(not_numbers[0]) if not_numbers else column.dtype, "numbers",
-        "Drop the column, or replace it with one column of 0 and 1 for each of its values.",
-    )  # fmt: skip
-    numbers = np.array(
-        [np.nan if gap else float(value) for value, gap in zip(values, is_missing, strict=True)]
-    )
-    gaps = int((~np.isfinite(numbers)).sum())
-    require(
-        gaps == 0 or missing == "mean", f"column {name!r}", f"{gaps} rows without a number",
-        "a number in every row",
-        'Set missing to "mean" (in the shell: --set missing=mean) to fill gaps with the training mean.',
-    )  # fmt: skip
-    return np.where(np.isfinite(numbers), numbers, np.nan)
-
-
 def _require_complete(column: NumpyArray, label: str) -> None:
-    gaps = int(_is_missing(column).sum())
+    gaps = int(missing_mask(column).sum())
     require(gaps == 0, label, f"{gaps} rows without one", "present in every row")
-
-
-def _is_missing(column: NumpyArray) -> NumpyArray:
-    """Return a mask of the missing cells: None, NaN, NaT, pandas' NA and ``MISSING_MARKERS``."""
-    if column.dtype.kind in "biu":
-        return np.zeros(len(column), dtype=bool)
-    return np.array([_is_missing_value(value) for value in column.tolist()], dtype=bool)
-
-
-def _is_missing_value(value: Any) -> bool:
-    if isinstance(value, str):
-        return value.strip() in MISSING_MARKERS
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _texts(column: NumpyArray) -> NumpyArray:
-    """Return the values as texts in an object array: NumPy's text arrays have one width for all."""
-    return np.array([str(value) for value in column.tolist()], dtype=object)

@@ -1,6 +1,8 @@
 """Builds the data, the model, the methods and the arguments of ``simulate`` from a specification."""
 
+import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,8 +14,8 @@ import numpy as np
 from fedplus import aggregation, data, models, psi, schedules
 from fedplus.algorithm import AbstractAlgorithm
 from fedplus.check import SettingError, lookup, require
-from fedplus.data.federation import Federation
-from fedplus.data.holdout import Splitting
+from fedplus.data.federation import Federation, FrameSettings
+from fedplus.data.tables import standardise_rule
 from fedplus.experiments.spec import Data, Fault, Method, Model, Spec
 from fedplus.experiments.toml_source import TomlSource
 from fedplus.layers import Layer
@@ -57,8 +59,10 @@ ATTACKS: dict[str, Callable[..., faults.Attack]] = {
         faults.replay, faults.scaling, faults.sign_flip,
     )
 }  # fmt: skip
-FOLDER_SETTINGS = {"target", "task", "missing", *Splitting.__annotations__} - {"seed"}
-"""The settings of data from a folder of files."""
+TABLE_SETTINGS = {"target", *FrameSettings.__annotations__} - {"seed", "standardise"}
+"""The settings of data from a folder of files; ``standardise`` is one of all data."""
+FILE_SETTINGS = {"party", *TABLE_SETTINGS}
+"""The settings of data from one file with a column of parties."""
 
 
 def build_federation(spec: Data, source: TomlSource) -> Federation:
@@ -68,17 +72,19 @@ def build_federation(spec: Data, source: TomlSource) -> Federation:
         SettingError: A setting is not valid, or the data does not have the samples.
     """
     with source.locate_errors("data"):
+        given = [k for k in ("name", "folder", "file") if getattr(spec, k) is not None]
         require(
-            (spec.name is None) != (spec.folder is None), "data",
-            "both" if spec.name else "neither", "either a name or a folder",
-            'E.g. name = "digits-robust", or folder = "hospitals".',
+            len(given) == 1, "data", " and ".join(given) or "none of these",
+            "one of name, folder and file", 'E.g. name = "digits-robust", or folder = "hospitals".',
         )  # fmt: skip
         if spec.name is not None:
             federation = data.load(spec.name, seed=spec.seed or 0, **spec.settings)
         else:
-            federation = _load_folder(spec)
+            federation = _load_files(spec)
         federation = federation if spec.first is None else federation.first(spec.first)
-        federation = federation.standardise() if spec.standardise else federation
+        how = standardise_rule(spec.standardise or False)
+        if spec.name is not None and how != "no":
+            federation = federation.standardise(by=how)
         samples = getattr(federation, spec.judged_on)
         require(
             samples is not None, "judged_on", spec.judged_on, "a set of samples that the data has",
@@ -87,28 +93,35 @@ def build_federation(spec: Data, source: TomlSource) -> Federation:
         return federation._replace(test=samples)
 
 
-def _load_folder(spec: Data) -> Federation:
-    assert spec.folder is not None
+def _load_files(spec: Data) -> Federation:
+    """Build the federation of a folder, or of one file with a column of parties."""
+    known = TABLE_SETTINGS if spec.file is None else FILE_SETTINGS
     for name in spec.settings:
-        require(
-            name in FOLDER_SETTINGS, "data", name, f"one of: {', '.join(sorted(FOLDER_SETTINGS))}"
-        )
-    settings = {"name": Path(spec.folder).name, **spec.settings}
-    return Federation.from_folder(spec.folder, seed=spec.seed or 0, **settings)
+        require(name in known, "data", name, f"one of: {', '.join(sorted(known))}")
+    settings: dict[str, Any] = {"seed": spec.seed or 0, **spec.settings}
+    if spec.standardise is not None:
+        settings["standardise"] = spec.standardise
+    if spec.file is not None:
+        return Federation.from_file(spec.file, **{"party": None, **settings})
+    assert spec.folder is not None
+    return Federation.from_folder(spec.folder, **settings)
 
 
 def require_known_model(spec: Model, source: TomlSource) -> None:
     """Check the name of the model, which needs no data.
 
     Raises:
-        SettingError: The name is neither in ``MODELS`` nor "auto".
+        SettingError: The name is neither "auto" nor one that ``lookup_model`` finds.
     """
     with source.locate_errors("model"):
-        lookup(spec.name, {"auto": None, **MODELS}, "name of the model")
+        if spec.name != "auto":
+            lookup_model(spec.name)
 
 
-def build_model(spec: Model, federation: Federation, source: TomlSource) -> models.Model:
-    """Build the model with input and output sizes that fit the data.
+def model_arguments(
+    spec: Model, federation: Federation, source: TomlSource
+) -> tuple[str, dict[str, Any]]:
+    """Return the model's name and the keyword arguments with which it is made for this data.
 
     Raises:
         SettingError: A setting is not valid, or the model does not fit the data.
@@ -116,7 +129,7 @@ def build_model(spec: Model, federation: Federation, source: TomlSource) -> mode
     require_known_model(spec, source)
     name = default_model(federation) if spec.name == "auto" else spec.name
     with source.locate_errors("model"):
-        entry = MODELS[name]
+        entry = lookup_model(name)
         for setting in spec.settings:
             others = [other for other, known in MODELS.items() if setting in known.settings]
             hint = ""
@@ -130,7 +143,30 @@ def build_model(spec: Model, federation: Federation, source: TomlSource) -> mode
                 hint,
             )
         settings = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.settings.items()}
-        return entry.make(**entry.sizes(federation), **settings)
+        return name, {**entry.sizes(federation), **settings}
+
+
+def build_model(spec: Model, federation: Federation, source: TomlSource) -> models.Model:
+    """Build the model with input and output sizes that fit the data.
+
+    Raises:
+        SettingError: A setting is not valid, or the model does not fit the data.
+    """
+    name, arguments = model_arguments(spec, federation, source)
+    with source.locate_errors("model"):
+        return make_model(name, arguments)
+
+
+def make_model(name: str, arguments: Mapping[str, Any]) -> models.Model:
+    """Return the model of this name, made with these keyword arguments.
+
+    Raises:
+        SettingError: The name is unknown, or a user's function returns something else than a model.
+    """
+    model = lookup_model(name).make(**arguments)
+    is_model = isinstance(model, models.Model)
+    require(is_model, name, type(model).__name__, "a function that returns a fedplus.models.Model")
+    return model
 
 
 def _count_inputs(federation: Federation) -> int:
@@ -202,6 +238,13 @@ class ModelEntry(NamedTuple):
     """The keyword arguments of ``make`` that users may set."""
 
 
+SIZES: dict[str, Callable[[Federation], Any]] = {
+    "inputs": _count_inputs,
+    "outputs": lambda federation: _regression_sizes(federation)["outputs"],
+    "classes": _count_classes,
+    "shape": lambda federation: tuple(federation.train.x.shape[1:]),
+}
+"""The sizes of the data that a user's own model can ask for."""
 MODELS = {
     "linear": ModelEntry(models.linear, _regression_sizes),
     "logistic": ModelEntry(models.logistic, _class_sizes),
@@ -210,6 +253,38 @@ MODELS = {
     "lstm": ModelEntry(models.lstm, _sequence_sizes, ("hidden", "layers")),
     "eiie": ModelEntry(models.eiie, _price_sizes, ("channels", "filters", "cost")),
 }
+
+
+def lookup_model(name: str) -> ModelEntry:
+    """Return the entry of a built-in model, or of a user's function ``module:function``.
+
+    The keyword arguments of such a function that are called ``inputs``, ``outputs``, ``classes`` or
+    ``shape`` get the sizes of the data; the others are settings. The module is imported from the
+    current folder or from the installed packages.
+
+    Raises:
+        SettingError: The model is unknown, or the function cannot be imported.
+    """
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        return lookup(name, MODELS, "name of the model")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        make = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingError(
+            f"model.name must be module:function, where the function returns a model, got {name!r} "
+            f"({error})."
+        ) from error
+    require(callable(make), "model.name", f"{name!r}, which is no function", "module:function")
+    parameters = inspect.signature(make).parameters
+    sizes = [size for size in SIZES if size in parameters]
+
+    def sizes_of(federation: Federation) -> dict[str, Any]:
+        return {size: SIZES[size](federation) for size in sizes}
+
+    return ModelEntry(make, sizes_of, tuple(set(parameters) - set(sizes)))
 
 
 def default_model(federation: Federation) -> str:

@@ -6,14 +6,15 @@ from typing import Any
 
 from fedplus.check import SettingError, require, suggest
 from fedplus.data import SETS
-from fedplus.experiments.build import FOLDER_SETTINGS, MODELS
+from fedplus.data.table_files import TABLE_EXTENSIONS, extension
+from fedplus.experiments.build import FILE_SETTINGS, MODELS, TABLE_SETTINGS
 from fedplus.experiments.defaults import fill_defaults
 from fedplus.experiments.run_folder import SPEC
-from fedplus.experiments.spec import Spec, Train, parse_spec
+from fedplus.experiments.spec import Evaluation, Spec, Train, parse_spec
 from fedplus.experiments.toml_source import TomlSource, read_toml
 from fedplus.methods import METHODS, lookup_method
 
-TABLES = ("data", "model", "train", "reference", "new_parties", "method")
+TABLES = ("data", "model", "train", "reference", "evaluation", "new_parties", "method")
 
 
 def spec_from_command(
@@ -46,7 +47,7 @@ def spec_from_command(
         require(bool(methods), "--method", "none", f"one of: {', '.join(METHODS)}")
         for name in methods:
             lookup_method(name)
-        content = {"data": _data_table(target), "methods": [{"name": name} for name in methods]}
+        content = {"data": data_table(target), "methods": [{"name": name} for name in methods]}
         source = TomlSource()
     parse_spec(content, source)
     if seeds is not None:
@@ -59,14 +60,26 @@ def spec_from_command(
 
 
 def read_spec_file(path: Path) -> tuple[dict[str, Any], TomlSource]:
-    """Read the tables of a TOML file; a relative data folder is taken from the file's folder."""
+    """Read the tables of a TOML file; relative paths of data are taken from the file's folder.
+
+    ``model = "mlp"`` is short for a table with this name.
+    """
     content, source = read_toml(path)
-    if isinstance(content.get("data"), dict) and isinstance(content["data"].get("folder"), str):
-        content["data"]["folder"] = str((path.parent / content["data"]["folder"]).resolve())
+    if isinstance(content.get("model"), str):
+        content["model"] = {"name": content["model"]}
+    data = content.get("data")
+    for key in ("folder", "file"):
+        if isinstance(data, dict) and isinstance(data.get(key), str):
+            data[key] = str((path.parent / data[key]).resolve())
     return content, source
 
 
-def _data_table(target: str) -> dict[str, Any]:
+def data_table(target: str) -> dict[str, Any]:
+    """Return the table ``[data]`` for the name of a data set, a folder of files, or a table.
+
+    Raises:
+        SettingError: The target is none of these.
+    """
     if Path(target).is_dir():
         require(
             not (Path(target) / SPEC).exists(), "run", f"the run folder {target}",
@@ -74,15 +87,17 @@ def _data_table(target: str) -> dict[str, Any]:
             f"Repeat it with: fedplus run {Path(target) / SPEC}.",
         )  # fmt: skip
         return {"folder": str(Path(target).resolve())}
+    if extension(Path(target)) and Path(target).is_file():
+        return {"file": str(Path(target).resolve())}
     if Path(target).is_file():
         raise SettingError(
-            f"{target} must be a folder with one file per party, the name of a data set or a TOML "
-            f"file, got another file. Give its folder: {Path(target).parent}."
+            f"{target} must be the name of a data set, a folder with one file per party, a table "
+            f"({', '.join(TABLE_EXTENSIONS)}) or a TOML file, got another file."
         )
     if target not in SETS:
         advice = suggest(target, SETS) or "fedplus data list shows the data sets."
         raise SettingError(
-            f"{target!r} must be a data set, an existing folder or a TOML file, "
+            f"{target!r} must be a data set, an existing folder, a table or a TOML file, "
             f"got none of these. {advice}"
         )
     return {"name": target}
@@ -128,14 +143,16 @@ def _setting_names(content: Mapping[str, Any], table: str) -> set[str]:
         return set().union(*names)
     if table == "data":
         data_set = content["data"].get("name")
-        settings = SETS[data_set].settings if data_set in SETS else FOLDER_SETTINGS - {"name"}
+        own = FILE_SETTINGS if "file" in content["data"] else TABLE_SETTINGS
+        settings = SETS[data_set].settings if data_set in SETS else own - {"name"}
         return {"first", "standardise", *settings}
     if table == "model":
         model = content.get("model", {}).get("name", "auto")
         if model in MODELS:
             return set(MODELS[model].settings)
         return {name for entry in MODELS.values() for name in entry.settings}
-    return set(Train.model_fields) if table == "train" else set()
+    fields: dict[str, Any] = {"train": Train.model_fields, "evaluation": Evaluation.model_fields}
+    return set(fields.get(table, ()))
 
 
 def _method_settings(name: str) -> set[str]:

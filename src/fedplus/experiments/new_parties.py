@@ -29,8 +29,8 @@ def hold_out(
 ) -> tuple[Federation, Federation]:
     """Return the federation of the parties that train, and that of the new parties.
 
-    The choice depends on the seed alone, so it is the same for all methods. If the inputs are to be
-    standardised, the mean and the deviation are those of the parties that train.
+    The choice depends on the seed alone, so it is the same for all methods. If the inputs are
+    standardised over all parties, the mean and the deviation become those of the parties that train.
 
     Raises:
         SettingError: A setting is not valid. The message names the file and the line.
@@ -53,9 +53,11 @@ def hold_out(
     with source.locate_errors("train"):
         _require_one_per_party(spec.train, len(rest), len(new))
     trained, held_out = federation.select(rest), federation.select(new)
-    if spec.data.standardise:
-        return trained.standardise(), held_out.standardise(like=trained)
-    return trained, held_out
+    preprocessing = federation.info.preprocessing
+    is_fixed = spec.data.name is not None and not spec.data.standardise
+    if is_fixed or preprocessing is None or not preprocessing.is_standardised_over_parties:
+        return trained, held_out
+    return trained.standardise(), held_out.standardise(like=trained)
 
 
 def _choose(table: NewParties, federation: Federation, seed: int) -> list[int]:
