@@ -8,6 +8,7 @@ from fedplus.check import require
 from fedplus.experiments.run_folder import RunFolder
 from fedplus.report import (
     gains,
+    metrics_section,
     new_parties_section,
     party_charts,
     round_charts,
@@ -48,6 +49,7 @@ def report_data(
         round_charts.learning_section(groups, score),
         party_charts.heat_map_section(groups, score, best),
         gains.gains_section(groups, score, best),
+        metrics_section.metrics_section(groups, best),
         new_parties_section.new_parties_section(groups, score, best),
         round_charts.weight_change_section(groups),
         round_charts.lambda_path_section(groups, score),
@@ -86,10 +88,12 @@ def _subtitle(groups: Sequence[Group], score: Score) -> str:
             return count_of(counts[0], noun, plural)
         return f"{counts[0]:,} to {count_of(counts[-1], noun, plural)}"
 
+    inputs = "".join(f" · {text}" for text in dict.fromkeys(run.inputs for run in runs) if text)
     models = join_names(dict.fromkeys(str(run.status.get("model")) for run in runs), 3)
     return (
         f"{span('parties', 'party', 'parties')} · {span('rounds', 'round')} · model: {models} · "
         f"{count_of(len(runs), 'run')} · score: {score.name} ({score.better} is better)"
+        f"{inputs}"
     )
 
 

@@ -13,6 +13,7 @@ from fedplus.check import SettingError
 from fedplus.experiments.run_folder import (
     ENV,
     MAX_BYTES,
+    METRICS,
     NEW_PARTIES,
     PARTIES,
     ROUNDS,
@@ -31,6 +32,21 @@ COUNTS = ("seed", "parties", "round", "rounds")
 FIGURES = (
     "round", "change_std", "change_most", "iterations", "residual", "converged", "dropped", "cohort",
 )  # fmt: skip
+
+
+class MetricValues(NamedTuple):
+    """A metric of each party's final model on its test samples, from ``metrics.json``."""
+
+    name: str
+    better: str
+    personal: NumpyArray
+    """(N,) of the personal models."""
+    low: NumpyArray
+    """(N,) lower ends of the bootstrap intervals; NaN without intervals."""
+    high: NumpyArray
+    """(N,) upper ends."""
+    common: NumpyArray
+    """(N,) of the global model."""
 
 
 class NewParties(NamedTuple):
@@ -64,6 +80,12 @@ class RunData:
     """Training and test samples; with the names and outliers they identify the parties."""
     outliers: frozenset[str]
     stand_in_for: str
+    inputs: str
+    """One line that says how the columns of a table became inputs, or ""."""
+    is_standardised: bool
+    """Whether the inputs are standardised."""
+    notes: tuple[str, ...]
+    """What the user should know about the data."""
     local_scores: NumpyArray
     """(N,) scores of local training."""
     constant_scores: NumpyArray
@@ -87,13 +109,10 @@ class RunData:
     """(N,) rounds in which they were given up after that."""
     path: tuple[list[float], NumpyArray] | None
     """λ, and the mean score over the parties at the last evaluation with a λ-path."""
+    metrics: tuple[MetricValues, ...]
+    """Empty if the run is not finished, or its task has no metrics."""
     new_parties: NewParties | None
     """None if no party was held out, or if the run is not finished."""
-
-    @property
-    def is_standardised(self) -> bool:
-        """Return whether the inputs are standardised."""
-        return "standardise = true" in self.spec
 
     @property
     def is_outlier(self) -> NumpyArray:
@@ -153,6 +172,9 @@ def read_run_data(folder: RunFolder) -> RunData:
         sizes=(*_list(parties, "train", where), *_list(parties, "test", where)),
         outliers=frozenset(_text(name, where) for name in _list(parties, "outliers", where)),
         stand_in_for=_text(parties.get("stand_in_for"), where),
+        inputs=_text(parties.get("inputs"), where),
+        is_standardised=parties.get("standardised") is True,
+        notes=tuple(_text(note, where) for note in _list(parties, "notes", where)),
         local_scores=_array(parties.get("local"), len(names), where),
         constant_scores=_array(parties.get("majority"), len(names), where),
         rounds=np.array([line.round for line in lines], int),
@@ -169,8 +191,25 @@ def read_run_data(folder: RunFolder) -> RunData:
         repeated=np.nansum(_stack([line.repeated for line in lines], len(names)), axis=0),
         given_up=np.nansum(_stack([line.given_up for line in lines], len(names)), axis=0),
         path=next((line.path for line in reversed(lines) if line.path), None),
+        metrics=_read_metrics(folder, len(names)),
         new_parties=_read_new_parties(folder),
     )
+
+
+def _read_metrics(folder: RunFolder, n: int) -> tuple[MetricValues, ...]:
+    path = folder.path / METRICS
+    if not os.path.lexists(path):
+        return ()
+    where = str(path)
+    metrics = _table(folder.metrics, "metrics", where)
+    values = []
+    for name in metrics:
+        metric = _table(metrics, name, where)
+        if metric.get("better") not in ("higher", "lower"):
+            raise _damage_error(where, f"{name[:40]!r} must have a better of higher or lower")
+        columns = [_array(metric.get(k), n, where) for k in ("personal", "low", "high", "global")]
+        values.append(MetricValues(_text(name, where), metric["better"], *columns))
+    return tuple(values)
 
 
 def _read_new_parties(folder: RunFolder) -> NewParties | None:

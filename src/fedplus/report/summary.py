@@ -74,8 +74,8 @@ def verdict(groups: Sequence[Group], score: Score) -> str:
 def warnings(groups: Sequence[Group], score: Score) -> list[str]:
     """Return the warnings about a study, one line each.
 
-    They name failed runs with the reason, methods below a constant answer, and parties whose local
-    steps diverged, in the training or after they joined.
+    They name failed runs with the reason, methods below a constant answer, parties whose local steps
+    diverged, in the training or after they joined, and what stands out in the data.
     """
     failed = [
         f"{group.label}, seed {run.status.get('seed')}, failed: "
@@ -93,7 +93,8 @@ def warnings(groups: Sequence[Group], score: Score) -> list[str]:
         for text in (_divergence_warning(group), new_parties_warning(group))
         if text
     ]
-    return [*failed, *constant, *diverged]
+    notes = dict.fromkeys(note for group in groups for run in group.runs for note in run.notes)
+    return [*failed, *constant, *diverged, *notes]
 
 
 def _divergence_warning(group: Group) -> str:

@@ -1,0 +1,79 @@
+"""Section of the report with the metrics of each party's final model."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedplus._types import NumpyArray
+from fedplus.report.downsample import even_indices
+from fedplus.report.formatting import UNKNOWN, join_names, significant_digits
+from fedplus.report.groups import Group
+from fedplus.report.party_charts import Section, chart_option, chart_section
+from fedplus.report.run_data import MetricValues, RunData, mean_or_nan
+
+MAX_ROWS = 60
+"""The largest number of parties in a table."""
+ABBREVIATIONS = ("auc", "f1", "mae", "rmse")
+
+
+def metrics_section(groups: Sequence[Group], best: str) -> Section | None:
+    """Return the section with the metrics of each party; ``best`` is the label shown first."""
+    options = []
+    for group in groups:
+        runs = [run for run in group.runs_with_same_parties if run.metrics]
+        if not runs:
+            continue
+        names = [metric.name for metric in runs[0].metrics]
+        means = [[mean_or_nan(_metric(run, name).personal) for run in runs] for name in names]
+        rows = [["mean over the parties", *(_over_seeds(values) for values in means)]]
+        for k in even_indices(len(runs[0].names), MAX_ROWS):
+            cells = [_cell([_metric(run, name) for run in runs], int(k)) for name in names]
+            rows.append([runs[0].names[k], *cells])
+        common = [[mean_or_nan(_metric(run, name).common) for run in runs] for name in names]
+        rows.append(["the global model, mean", *(_over_seeds(values) for values in common)])
+        titles = [metric_title(name) for name in names]
+        finding = f"Means under {group.label}: " + join_names(
+            [f"{title} {_over_seeds(values)}" for title, values in zip(titles, means, strict=True)],
+            len(titles),
+        )
+        table = {"head": ["party", *titles], "rows": rows}
+        options.append({**chart_option(group, f"{finding}.", []), "table": table})
+    note = "Each metric is computed over all test samples of a party, for its final model."
+    if any(np.isfinite(m.low).any() for g in groups for run in g.runs for m in run.metrics):
+        note += (
+            " With one seed, the interval in brackets is a bootstrap interval of 95 %; with several, "
+            "± is the standard deviation over the seeds."
+        )
+    section = chart_section("metrics", "Metrics", options, best, note)
+    return section and {**section, "open": True}
+
+
+def metric_title(name: str) -> str:
+    """Return the name of a metric for people, e.g. "balanced accuracy" or "AUC"."""
+    if name == "r2":
+        return "R²"
+    return name.upper() if name in ABBREVIATIONS else name.replace("_", " ")
+
+
+def _metric(run: RunData, name: str) -> MetricValues:
+    unknown = np.full(len(run.names), np.nan)
+    absent = MetricValues(name, "higher", unknown, unknown, unknown, unknown)
+    return next((metric for metric in run.metrics if metric.name == name), absent)
+
+
+def _cell(metrics: Sequence[MetricValues], party: int) -> str:
+    """Return one party's metric: with its interval for one seed, with ± for several."""
+    text = _over_seeds([metric.personal[party] for metric in metrics])
+    low, high = metrics[0].low[party], metrics[0].high[party]
+    if len(metrics) > 1 or not np.isfinite([low, high]).all():
+        return text
+    return f"{text} ({significant_digits(low)} to {significant_digits(high)})"
+
+
+def _over_seeds(values: Sequence[float] | NumpyArray) -> str:
+    known = np.asarray(values, float)
+    known = known[np.isfinite(known)]
+    if not known.size:
+        return UNKNOWN
+    text = significant_digits(float(known.mean()))
+    return text if known.size == 1 else f"{text} ± {known.std(ddof=1):.2g}"
