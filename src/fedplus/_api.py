@@ -20,6 +20,7 @@ from fedplus.algorithm import AbstractAlgorithm, FedPlus, Outcome, State
 from fedplus.check import SettingError
 from fedplus.data import Federation
 from fedplus.experiments.dataframes import read_run
+from fedplus.experiments.trained_model import TrainedModel, load_model
 from fedplus.kappa import KappaWarning
 from fedplus.layers import Layer, Layers
 from fedplus.local import LocalSolve
@@ -63,12 +64,14 @@ __all__ = [
     "Run",
     "SettingError",
     "State",
+    "TrainedModel",
     "TrimmedMean",
     "Work",
     "Zero",
     "at_round",
     "baselines",
     "direct_aggregate",
+    "load_model",
     "methods",
     "models",
     "presets",

@@ -27,6 +27,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "run": Command("run", "run", "Train a method on a federation."),
     "compare": Command("compare", "compare", "Train several methods and show them in one table."),
+    "predict": Command("predict", "predict", "Apply a trained model to new rows."),
     "report": Command("report", "report", "Write a report of runs as one HTML file."),
     "board": Command("board", "board", "Watch runs live in the browser."),
     "methods": Command("methods", "methods", "List the methods, or describe one."),

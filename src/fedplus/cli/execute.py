@@ -87,6 +87,9 @@ class Output(NamedTuple):
                 console.print(f"Warning: {text}", markup=False)
             if tuned := describe_tuned_settings(spec.data.name, spec.methods):
                 print(f"Chosen for {spec.data.name} on validation samples: {tuned}.")
+            for inputs in dict.fromkeys(run.parties.get("inputs") for run in runs):
+                if inputs:
+                    print(f"Data: {inputs}.")
             print(f"Runs and models: {folder}")
             print(f"Report:          {report or reason}")
         failed = [run for run in runs if run.status["state"] == "failed"]

@@ -19,9 +19,10 @@ from fedplus.check import SettingError
 
 FORMAT = "fedplus-run-1"
 SPEC, ENV, STATUS, PARTIES = "spec.toml", "env.json", "status.json", "parties.json"
-NEW_PARTIES = "new_parties.json"
+NEW_PARTIES, METRICS = "new_parties.json", "metrics.json"
 ROUNDS, CHECKPOINT, MODELS, REPORT = "rounds.jsonl", "checkpoint", "models", "report.html"
 GLOBAL = "global.safetensors"
+MODEL, MODEL_ARRAYS = "model.json", "model.safetensors"
 SEARCH_DEPTH = 4
 """How many levels of sub-folders are searched for runs."""
 MAX_BYTES = 2**30
@@ -53,6 +54,16 @@ class RunFolder(NamedTuple):
     def parties(self) -> dict[str, Any]:
         """Return ``parties.json``: names, numbers of samples, outliers and reference scores."""
         return self._json(PARTIES)
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """Return ``model.json``: the model, the classes and the preprocessing of the inputs."""
+        return self._json(MODEL)
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Return ``metrics.json``: metrics of each party's final model."""
+        return self._json(METRICS)
 
     @property
     def new_parties(self) -> dict[str, Any]:

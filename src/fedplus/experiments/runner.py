@@ -27,14 +27,16 @@ from fedplus.data.federation import Federation
 from fedplus.experiments.build import (
     build_federation,
     build_method,
-    build_model,
-    default_model,
+    make_model,
+    model_arguments,
     require_known_model,
     simulate_arguments,
 )
 from fedplus.experiments.compilation_cache import limit_compiled_programs
 from fedplus.experiments.lock import folder_lock
+from fedplus.experiments.model_file import ModelFile, write_model_file
 from fedplus.experiments.new_parties import hold_out, join_new_parties
+from fedplus.experiments.party_metrics import choose_metrics, party_metrics
 from fedplus.experiments.run_folder import CHECKPOINT, PARTIES, SPEC, RunFolder, is_run
 from fedplus.experiments.spec import Spec, to_toml
 from fedplus.experiments.toml_source import TomlSource
@@ -62,6 +64,8 @@ class PreparedRun(NamedTuple):
     new_parties: Federation | None
     """The parties that are held out and join after the training."""
     model: Model
+    model_file: ModelFile
+    """What a prediction needs besides the weights."""
     methods: list[AbstractAlgorithm[Any]]
     arguments: dict[str, Any]
     """Keyword arguments of ``simulate``."""
@@ -85,11 +89,12 @@ def prepare(spec: Spec, seed: int, source: TomlSource = TomlSource()) -> Prepare
     """
     require_known_model(spec.model, source)
     data = spec.for_run(0, seed).data
-    if spec.new_parties is not None:
-        data = data.model_copy(update={"standardise": False})  # hold_out standardises.
     federation = build_federation(data, source)
-    model = build_model(spec.model, federation, source)
-    name = default_model(federation) if spec.model.name == "auto" else spec.model.name
+    name, model_settings = model_arguments(spec.model, federation, source)
+    with source.locate_errors("model"):
+        model = make_model(name, model_settings)
+    with source.locate_errors("evaluation"):
+        choose_metrics(spec.evaluation.metrics, model.task)
     new_parties = None
     if spec.new_parties is not None:
         federation, new_parties = hold_out(spec, federation, seed, source)
@@ -103,7 +108,11 @@ def prepare(spec: Spec, seed: int, source: TomlSource = TomlSource()) -> Prepare
         with source.locate_errors("train"), _name_method_in_errors(label):
             set_up([algorithm], federation, model, seeds=[seed], **checked)
     spec = spec.model_copy(update={"model": spec.model.model_copy(update={"name": name})})
-    return PreparedRun(spec, federation, new_parties, model, methods, arguments)
+    info = federation.info
+    model_file = ModelFile(
+        name, model_settings, federation.train.x.shape[1:], info.classes, info.preprocessing
+    )
+    return PreparedRun(spec, federation, new_parties, model, model_file, methods, arguments)
 
 
 @contextlib.contextmanager
@@ -240,6 +249,7 @@ def run_one(
         with _record_failure(writer), run_trackers(trackers, folder, spec) as observers:
             references = references or _reference_scores(prepared, spec, local_scores, on_progress)
             writer.write_parties(references)
+            write_model_file(folder, prepared.model_file)
 
             def observe(evaluated: NewEvaluation) -> None:
                 line = writer.observe(evaluated)
@@ -255,6 +265,9 @@ def run_one(
                 progress=label if on_progress is None else False,
             )  # fmt: skip
             writer.write_models(run)
+            metrics = party_metrics(run, prepared.spec.evaluation)
+            if metrics is not None:
+                writer.write_metrics(metrics)
             if prepared.new_parties is not None:
                 writer.write_new_parties(join_new_parties(run, prepared.new_parties, spec))
             writer.finish(run, references["majority"])

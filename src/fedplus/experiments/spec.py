@@ -48,15 +48,20 @@ class _OpenTable(_Table):
 
 
 class Data(_OpenTable):
-    """A data set by name, or a folder with one file per party; other keys are its settings."""
+    """A data set by name, a folder with one file per party, or one file with a column of parties.
+
+    Other keys are its settings.
+    """
 
     name: str | None = None
     folder: str | None = None
+    file: str | None = None
     seed: Seed | None = None
     """Seed of the data; by default the seed of the run."""
     first: PositiveInt | None = None
     """Use only this many parties, from the first on; by default all."""
-    standardise: bool = False
+    standardise: bool | Literal["pooled", "party", "no"] | None = None
+    """See ``TableSettings``; by default tables are standardised, and arrays are not."""
     judged_on: Literal["test", "validation", "train"] = "test"
     """The samples on which models are evaluated."""
 
@@ -117,6 +122,15 @@ class Reference(_Table):
     eta: PositiveFloat | None = None
 
 
+class Evaluation(_Table):
+    """Metrics of each party's final model on its test samples; see ``party_metrics``."""
+
+    metrics: list[str] | None = Field(default=None, min_length=1)
+    """Names in ``models.metrics.METRICS``; by default some that fit the task."""
+    resamples: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    """Resamples for the bootstrap intervals; by default 200, and none for more than 50 parties."""
+
+
 class NewParties(_Table):
     """Parties that are held out of the training and join afterwards: ``count`` of them, or ``names``.
 
@@ -140,6 +154,7 @@ class Spec(_Table):
     model: Model = Model()
     train: Train = Train()
     reference: Reference = Reference()
+    evaluation: Evaluation = Evaluation()
     new_parties: NewParties | None = None
     methods: list[Method] = Field(min_length=1)
     seeds: Annotated[list[Seed], AfterValidator(_require_distinct)] = Field(
@@ -222,6 +237,7 @@ def _is_type_name(part: str | int) -> bool:
 def _fields_at(key_path: tuple[str | int, ...]) -> set[str]:
     tables: dict[str, type[pydantic.BaseModel]] = {
         "train": Train, "reference": Reference, "new_parties": NewParties, "stragglers": Stragglers,
+        "evaluation": Evaluation,
     }  # fmt: skip
     table = tables.get(str(key_path[-1]), Spec) if key_path else Spec
     return set(table.model_fields)

@@ -11,12 +11,15 @@ import numpy as np
 
 from fedplus._types import NumpyArray
 from fedplus.data.federation import Federation
+from fedplus.data.notes import data_notes
+from fedplus.data.preprocessing import Preprocessing
 from fedplus.experiments.constant_answer_warning import constant_answer_warning
 from fedplus.experiments.environment import describe_environment
 from fedplus.experiments.round_lines import json_numbers, round_line
 from fedplus.experiments.run_folder import (
     ENV,
     GLOBAL,
+    METRICS,
     MODELS,
     NEW_PARTIES,
     PARTIES,
@@ -51,7 +54,7 @@ class RunWriter:
     ) -> None:
         self.folder = folder
         self._federation, self._task, self._path = federation, task, tuple(spec.train.path)
-        self._standardised = spec.data.standardise
+        self._standardised = (federation.info.preprocessing or Preprocessing()).is_standardised
         (method,), (seed,) = spec.methods, spec.seeds
         about = {
             "label": method.label, "method": method.name, "data": federation.name,
@@ -78,6 +81,10 @@ class RunWriter:
     def write_new_parties(self, content: Mapping[str, Any]) -> None:
         """Write ``new_parties.json``; see ``new_parties.join_new_parties``."""
         write_json(self.folder / NEW_PARTIES, content)
+
+    def write_metrics(self, content: Mapping[str, Any]) -> None:
+        """Write ``metrics.json``; see ``party_metrics.party_metrics``."""
+        write_json(self.folder / METRICS, content)
 
     def observe(self, evaluated: NewEvaluation) -> dict[str, Any]:
         """Append an evaluation to ``rounds.jsonl``, update ``status.json``, and return the line.
@@ -140,6 +147,7 @@ def _tensors(w: NumpyArray, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, 
 
 
 def _parties(federation: Federation, references: Mapping[str, NumpyArray | None]) -> dict[str, Any]:
+    preprocessing = federation.info.preprocessing or Preprocessing()
     scores = {k: None if score is None else json_numbers(score) for k, score in references.items()}
     return {
         "names": list(federation.names),
@@ -148,4 +156,7 @@ def _parties(federation: Federation, references: Mapping[str, NumpyArray | None]
         "outliers": list(federation.info.outliers),
         **scores,
         "stand_in_for": federation.info.stand_in_for,
+        "inputs": preprocessing.summary,
+        "standardised": preprocessing.is_standardised,
+        "notes": data_notes(federation),
     }
