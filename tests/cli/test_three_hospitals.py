@@ -93,7 +93,7 @@ def test_the_report_has_the_metrics_of_each_hospital(done):
     payload = page.split('<script type="application/json" id="content">')[1].split("</script>")[0]
     (section,) = (each for each in json.loads(payload)["sections"] if each["id"] == "metrics")
     table = section["options"][0]["table"]
-    assert table["head"] == ["party", "balanced accuracy", "F1", "AUC", "brier"]
+    assert table["head"] == ["party", "balanced accuracy", "F1", "AUC", "Brier score"]
     assert [row[0] for row in table["rows"][1:-1]] == ["anna", "bergen", "cosmas"]
 
 

@@ -84,7 +84,7 @@ def test_the_report_and_the_shell_show_the_metrics(tmp_path):
     ]  # fmt: skip
     values = json.loads((out / "metrics.json").read_text())["metrics"]["auc"]
     assert table["rows"][1][1] == (
-        f"{values['personal'][0]:.4g} ({values['low'][0]:.4g} to {values['high'][0]:.4g})"
+        f"{values['personal'][0]:.3g} ({values['low'][0]:.3g} to {values['high'][0]:.3g})"
     )
 
 

@@ -6,14 +6,19 @@ import numpy as np
 
 from fedplus._types import NumpyArray
 from fedplus.report.downsample import even_indices
-from fedplus.report.formatting import UNKNOWN, join_names, significant_digits
+from fedplus.report.formatting import UNKNOWN, join_names
 from fedplus.report.groups import Group
 from fedplus.report.party_charts import Section, chart_option, chart_section
 from fedplus.report.run_data import MetricValues, RunData, mean_or_nan
 
 MAX_ROWS = 60
 """The largest number of parties in a table."""
-ABBREVIATIONS = ("auc", "f1", "mae", "rmse")
+TITLES = {
+    "f1": "F1", "auc": "AUC", "brier": "Brier score", "mae": "MAE", "rmse": "RMSE", "r2": "R²",
+}  # fmt: skip
+"""The names of metrics for people, where they are not the words of their names."""
+DIGITS = 3
+"""Significant digits; a party's test samples rarely determine more."""
 
 
 def metrics_section(groups: Sequence[Group], best: str) -> Section | None:
@@ -50,9 +55,7 @@ def metrics_section(groups: Sequence[Group], best: str) -> Section | None:
 
 def metric_title(name: str) -> str:
     """Return the name of a metric for people, e.g. "balanced accuracy" or "AUC"."""
-    if name == "r2":
-        return "R²"
-    return name.upper() if name in ABBREVIATIONS else name.replace("_", " ")
+    return TITLES.get(name, name.replace("_", " "))
 
 
 def _metric(run: RunData, name: str) -> MetricValues:
@@ -67,7 +70,7 @@ def _cell(metrics: Sequence[MetricValues], party: int) -> str:
     low, high = metrics[0].low[party], metrics[0].high[party]
     if len(metrics) > 1 or not np.isfinite([low, high]).all():
         return text
-    return f"{text} ({significant_digits(low)} to {significant_digits(high)})"
+    return f"{text} ({low:.{DIGITS}g} to {high:.{DIGITS}g})"
 
 
 def _over_seeds(values: Sequence[float] | NumpyArray) -> str:
@@ -75,5 +78,5 @@ def _over_seeds(values: Sequence[float] | NumpyArray) -> str:
     known = known[np.isfinite(known)]
     if not known.size:
         return UNKNOWN
-    text = significant_digits(float(known.mean()))
+    text = f"{known.mean():.{DIGITS}g}"
     return text if known.size == 1 else f"{text} ± {known.std(ddof=1):.2g}"
