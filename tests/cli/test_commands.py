@@ -88,7 +88,7 @@ def test_run_prints_a_table_and_the_path_of_its_report(tmp_path):
     assert err == ""
     assert {p.name for p in folder.iterdir()} == {
         "spec.toml", "env.json", "status.json", "parties.json", "rounds.jsonl", "checkpoint", "models",
-        "model.json", "metrics.json",
+        "model.json", "metrics.json", "model-card.md",
         "global.safetensors", "report.html",
     }  # fmt: skip
 

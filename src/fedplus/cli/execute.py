@@ -127,13 +127,27 @@ def execute(
         _run(spec, source, folder, track, output, resume=False)
 
 
-def resume_run(folder: Path, track: Sequence[str], output: Output) -> None:
-    """Continue the run, or the study of several runs, in a folder."""
+def resume_run(folder: Path, rounds: int | None, track: Sequence[str], output: Output) -> None:
+    """Continue the run, or the study of several runs, in a folder; ``rounds`` extends it."""
     require(
         (folder / SPEC).is_file(), "--resume", str(folder), f"a run or study folder, with its {SPEC}",
     )  # fmt: skip
     content, source = read_spec_file(folder / SPEC)
-    _run(fill_defaults(parse_spec(content, source)), source, folder, track, output, resume=True)
+    spec = fill_defaults(parse_spec(content, source))
+    if rounds is not None:
+        spec = _extend(spec, rounds)
+    _run(spec, source, folder, track, output, resume=True)
+
+
+def _extend(spec: Spec, rounds: int) -> Spec:
+    """Return the specification with more rounds, evaluated as often as before."""
+    before = spec.train.rounds or 1
+    require(
+        rounds >= before, "--rounds", rounds, f"at least {before}, the rounds of the run so far"
+    )
+    every = spec.train.evaluate_every or max(1, before // 20)
+    train = spec.train.model_copy(update={"rounds": rounds, "evaluate_every": every})
+    return spec.model_copy(update={"train": train})
 
 
 def _run(

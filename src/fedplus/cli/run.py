@@ -24,7 +24,11 @@ from fedplus.cli.settings import json_option, parse_settings, set_option
     help="Name of the method; fedplus methods lists them.",
 )
 @set_option
-@click.option("--rounds", type=int, help="Number of rounds.")
+@click.option(
+    "--rounds",
+    type=int,
+    help="Number of rounds; with --resume, the number to which a run is extended.",
+)
 @click.option("--seed", type=int, help="First seed; by default 0, or the seeds of FILE.toml.")
 @click.option("--seeds", type=int, help="Number of seeds, counted from --seed.")
 @click.option(
@@ -38,7 +42,7 @@ from fedplus.cli.settings import json_option, parse_settings, set_option
     "--resume",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Continue a run, or a study of several, that was stopped or killed.",
+    help="Continue a run, or a study of several, that was stopped or killed; or extend it.",
 )
 @track_option
 @json_option
@@ -58,19 +62,20 @@ def run(
     fedplus run hospitals/ --method fedavg+ --set target=ill
     fedplus run experiment.toml
     fedplus run --resume runs/20261115-093000-digits-robust-fedgeomed+
+    fedplus run --resume runs/20261115-093000-digits-robust-fedgeomed+ --rounds 300
     fedplus run runs/20261115-093000-digits-robust-fedgeomed+/spec.toml
     """  # noqa: D301
     output = Output(as_json)
     if resume is not None:
-        others = (target, method, settings or None, rounds, seed, seeds, out)
+        others = (target, method, settings or None, seed, seeds, out)
         is_alone = local and all(value is None for value in others)
         require(
             is_alone,
             "--resume",
             "together with other options",
-            "given alone, or with --track and --json",
+            "given alone, or with --rounds, --track and --json",
         )
-        resume_run(resume, track, output)
+        resume_run(resume, rounds, track, output)
         return
     if target is None:
         raise SettingError(

@@ -22,7 +22,7 @@ SPEC, ENV, STATUS, PARTIES = "spec.toml", "env.json", "status.json", "parties.js
 NEW_PARTIES, METRICS = "new_parties.json", "metrics.json"
 ROUNDS, CHECKPOINT, MODELS, REPORT = "rounds.jsonl", "checkpoint", "models", "report.html"
 GLOBAL = "global.safetensors"
-MODEL, MODEL_ARRAYS = "model.json", "model.safetensors"
+MODEL, MODEL_ARRAYS, MODEL_CARD = "model.json", "model.safetensors", "model-card.md"
 SEARCH_DEPTH = 4
 """How many levels of sub-folders are searched for runs."""
 MAX_BYTES = 2**30

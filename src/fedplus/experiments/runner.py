@@ -7,7 +7,8 @@ How a stopped run is resumed: while a run trains, ``simulate`` saves checkpoints
 That skips runs whose ``status.json`` says "finished". For every other run, ``run_one`` continues from
 the latest checkpoint: it removes the lines of ``rounds.jsonl`` after that checkpoint, reads the
 reference scores from ``parties.json``, and trains the remaining rounds. The result is the same, bit by
-bit, as that of an uninterrupted run.
+bit, as that of an uninterrupted run. ``fedplus run --resume FOLDER --rounds T`` extends a finished run
+in the same way, and trains the references anew, with as many rounds.
 """
 
 import contextlib
@@ -189,7 +190,7 @@ def run_all(
         local_scores: NumpyArray | None = None
         for i in local_first:
             path = paths[i, seed]
-            if not (resume and is_run(path) and RunFolder(path).status["state"] == "finished"):
+            if not (resume and _is_finished(path, spec)):
                 run_one(
                     prepared,
                     i,
@@ -204,6 +205,12 @@ def run_all(
                 local_scores = _read_local_scores(RunFolder(path))
         prepared = None
     return [RunFolder(path) for path in paths.values()]
+
+
+def _is_finished(path: Path, spec: Spec) -> bool:
+    """Return whether a run folder has a finished run with all rounds of the specification."""
+    status = RunFolder(path).status if is_run(path) else {}
+    return status.get("state") == "finished" and status.get("rounds") == spec.train.rounds
 
 
 def _read_local_scores(run: RunFolder) -> NumpyArray | None:
@@ -244,7 +251,7 @@ def run_one(
     make_folder(folder)
     with folder_lock(folder):
         rounds_done = latest_round(folder / CHECKPOINT) if resume else 0
-        references = _read_references(folder) if rounds_done else None
+        references = _read_references(folder, spec) if rounds_done else None
         writer = RunWriter(folder, spec, prepared.federation, prepared.model.task, rounds_done)
         with _record_failure(writer), run_trackers(trackers, folder, spec) as observers:
             references = references or _reference_scores(prepared, spec, local_scores, on_progress)
@@ -270,7 +277,7 @@ def run_one(
                 writer.write_metrics(metrics)
             if prepared.new_parties is not None:
                 writer.write_new_parties(join_new_parties(run, prepared.new_parties, spec))
-            writer.finish(run, references["majority"])
+            writer.finish(run, references, metrics)
 
 
 def _arguments(prepared: PreparedRun, algorithm: AbstractAlgorithm[Any]) -> dict[str, Any]:
@@ -309,11 +316,16 @@ def _reference_scores(
     return {"local": local_scores, "majority": majority}
 
 
-def _read_references(folder: Path) -> dict[str, NumpyArray | None] | None:
-    """Return the reference scores that the run wrote before it was stopped, if there are any."""
+def _read_references(folder: Path, spec: Spec) -> dict[str, NumpyArray | None] | None:
+    """Return the reference scores that the run wrote before it was stopped, if there are any.
+
+    Those of a run with fewer rounds do not count.
+    """
     if not (folder / PARTIES).exists():
         return None
     parties = RunFolder(folder).parties
+    if parties.get("rounds", spec.train.rounds) != spec.train.rounds:
+        return None
     return {"local": parties["local"], "majority": parties["majority"]}
 
 

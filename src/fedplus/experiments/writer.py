@@ -15,11 +15,13 @@ from fedplus.data.notes import data_notes
 from fedplus.data.preprocessing import Preprocessing
 from fedplus.experiments.constant_answer_warning import constant_answer_warning
 from fedplus.experiments.environment import describe_environment
+from fedplus.experiments.model_card import model_card
 from fedplus.experiments.round_lines import json_numbers, round_line
 from fedplus.experiments.run_folder import (
     ENV,
     GLOBAL,
     METRICS,
+    MODEL_CARD,
     MODELS,
     NEW_PARTIES,
     PARTIES,
@@ -54,6 +56,7 @@ class RunWriter:
     ) -> None:
         self.folder = folder
         self._federation, self._task, self._path = federation, task, tuple(spec.train.path)
+        self._spec, self._rounds = spec, spec.train.rounds
         self._standardised = (federation.info.preprocessing or Preprocessing()).is_standardised
         (method,), (seed,) = spec.methods, spec.seeds
         about = {
@@ -76,7 +79,8 @@ class RunWriter:
 
     def write_parties(self, references: Mapping[str, NumpyArray | None]) -> None:
         """Write ``parties.json``: the parties, and the reference scores by name."""
-        write_json(self.folder / PARTIES, _parties(self._federation, references))
+        content = _parties(self._federation, references)
+        write_json(self.folder / PARTIES, content | {"rounds": self._rounds})
 
     def write_new_parties(self, content: Mapping[str, Any]) -> None:
         """Write ``new_parties.json``; see ``new_parties.join_new_parties``."""
@@ -99,13 +103,20 @@ class RunWriter:
         self._status.record_evaluation(line)
         return line
 
-    def finish(self, run: Run, constant_scores: NumpyArray | None) -> None:
-        """Set the state "finished", with a warning if a constant answer scores better.
+    def finish(
+        self, run: Run, references: Mapping[str, NumpyArray | None],
+        metrics: Mapping[str, Any] | None,
+    ) -> None:  # fmt: skip
+        """Write the model card, and set the state "finished".
+
+        The message of the state is a warning if a constant answer scores better.
 
         Args:
             run: The finished run.
-            constant_scores: (N,) score of the constant answer for each party, if known.
+            references: (N,) scores of local training and of the constant answer, if known.
+            metrics: The content of ``metrics.json``, if there is one.
         """
+        constant_scores = references["majority"]
         warning = ""
         if constant_scores is not None:
             warning = constant_answer_warning(
@@ -115,7 +126,16 @@ class RunWriter:
                 float(np.mean(constant_scores)),
                 self._standardised,
             )
-        self.write_status("finished", f"The run {warning}" if warning else "")
+        message = f"The run {warning}" if warning else ""
+        scores = {
+            "own model": run.evaluations["personal_score"][-1],
+            "global model": run.evaluations["global_score"][-1],
+            "training alone": references["local"],
+            "constant answer": constant_scores,
+        }
+        card = model_card(self._spec, self._federation, self._task, scores, metrics, message)
+        write_atomically(self.folder / MODEL_CARD, card.encode())
+        self.write_status("finished", message)
 
     def write_status(self, state: str, message: str = "") -> None:
         """Write ``status.json`` with this state and message."""
