@@ -1,13 +1,13 @@
-"""Train Fed+ on one CSV file per hospital: python examples/hospitals.py FOLDER TARGET_COLUMN."""
+"""Train Fed+ on one CSV file per hospital: python examples/hospitals.py FOLDER TARGET [DROP,...]."""
 
 import sys
 
 import fedplus as fp
 
-if len(sys.argv) != 3:
+if len(sys.argv) not in (3, 4):
     sys.exit(__doc__)
-folder, target = sys.argv[1:]
-federation = fp.Federation.from_folder(folder, target=target, missing="mean")
+folder, target, *drop = sys.argv[1:]
+federation = fp.Federation.from_folder(folder, target=target, missing="mean", drop=",".join(drop))
 features, classes = federation.train.x.shape[1], len(federation.info.classes)
 model = fp.models.logistic(features, classes) if classes else fp.models.linear(features)
 run = fp.simulate(

@@ -63,6 +63,7 @@ LEARN = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Local steps were given up")
 @pytest.mark.parametrize("name", LEARN)
 def test_it_learns_on_digits_robust(name):
     """One of ten parties has negative images, so a common model fails on it."""
@@ -140,6 +141,7 @@ def test_a_sweep_equals_single_runs():
         np.testing.assert_allclose(run.models, alone.models, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Local steps were given up")
 def test_ditto_with_a_robust_aggregator_withstands_an_attack():
     attack = Fault((1,), faults.sign_flip(scale=50.0))
     options = {"rounds": 30, "steps": 5, "batch_size": 8, "faults": attack}

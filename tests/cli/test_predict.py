@@ -130,6 +130,18 @@ def test_the_card_of_a_table_lists_columns_gaps_and_differences(tmp_path):
     assert card["samples_of_parties"] == {"north": 90, "south": 90, "st. anna": 90}
 
 
+def test_columns_can_be_copied_into_the_output(trained):
+    folder, _ = trained
+    command = ["predict", folder / "run", folder / "new.csv", "--global", "--keep", "patient,ward"]
+    rows = list(csv.DictReader(io.StringIO(fedplus(*command)[0])))
+    table = hospital_table(seed=3)
+    assert [row["patient"] for row in rows] == table.patient.tolist()
+    assert [row["ward"] for row in rows] == table.ward.tolist()
+    document = json.loads(fedplus(*command, "--json")[0])
+    assert document["columns"]["patient"] == table.patient.tolist()
+    assert "--keep must be columns of" in refused(*command[:-1], "name")
+
+
 def test_bad_calls_of_predict_are_one_line(trained, tmp_path):
     folder, _ = trained
     run, new = folder / "run", folder / "new.csv"
@@ -143,6 +155,8 @@ def test_bad_calls_of_predict_are_one_line(trained, tmp_path):
     )
     assert "RUN must be one run folder" in refused("predict", folder, new, "--global")
     assert "RUN must be one run folder" in refused("predict", tmp_path, new, "--global")
+    steps = refused("predict", run, new, "--global", "--steps", "3")
+    assert "--steps must be given together with --new-party" in steps
     out = tmp_path / "x.xlsx"
     assert "ends in .csv or .json" in refused("predict", run, new, "--global", "--out", out)
     assert not out.exists()

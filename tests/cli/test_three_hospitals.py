@@ -100,8 +100,8 @@ def test_the_report_has_the_metrics_of_each_hospital(done):
 def test_predictions_for_new_patients(done):
     folder, _ = done
     rows = list(csv.DictReader(io.StringIO(output(done, "predict", "--party"))))
-    assert list(rows[0]) == ["prediction", "p(no)", "p(yes)"]
-    assert len(rows) == 5
+    assert list(rows[0]) == ["patient", "prediction", "p(no)", "p(yes)"]
+    assert [row["patient"] for row in rows] == [f"new-{i:04}" for i in range(5)]
     model = fp.load_model(folder / "study" / "fedgeomed+-0", party="anna")
     assert [row["prediction"] for row in rows] == model.predict(
         folder / "new-patients.csv"

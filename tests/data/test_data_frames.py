@@ -74,8 +74,8 @@ def test_the_advice_on_missing_values_is_right_in_python_toml_and_the_shell():
     with pytest.raises(fp.SettingError) as error:
         Federation.from_frame(gaps, party="hospital", target="outcome")
     assert str(error.value).endswith(
-        'Set missing to "mean" to fill gaps with the mean of the training samples, or to "drop" to '
-        "leave such rows out (in the shell: --set missing=mean)."
+        'Set missing to "mean" when you train to fill gaps with the mean of the training samples, or '
+        'to "drop" to train without such rows (in the shell: --set missing=mean).'
     )
 
 

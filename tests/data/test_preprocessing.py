@@ -173,10 +173,60 @@ def test_columns_that_cannot_be_inputs_are_named_with_advice(columns, settings, 
     assert "\n" not in str(error.value)
 
 
-def test_an_identifier_of_whole_numbers_is_pointed_out():
-    (note,) = Federation.from_frame(FRAME.assign(id=np.arange(N)), **SETTINGS).info.notes
-    assert note.startswith("Column 'id' has a different whole number in every row.")
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        np.arange(N),
+        FRAME.groupby("hospital").cumcount(),
+        np.where(np.arange(N), np.arange(N), np.nan),
+    ],
+)
+def test_an_identifier_of_whole_numbers_is_pointed_out(numbers):
+    """Also if every hospital counts from 0, and with a gap."""
+    frame = FRAME.assign(id=numbers)
+    (note,) = Federation.from_frame(frame, missing="mean", **SETTINGS).info.notes
+    assert note.startswith("Column 'id' has a different whole number in every row of a party.")
     assert Federation.from_frame(FRAME, **SETTINGS).info.notes == ()
+
+
+def test_values_that_differ_in_case_only_are_pointed_out_and_spaces_are_ignored():
+    is_first = np.arange(N) < 20
+    frame = FRAME.assign(
+        ward=np.where(is_first, " a", FRAME.ward), ill=np.where(is_first, " yes ", FRAME.ill)
+    )
+    federation = Federation.from_frame(frame, **SETTINGS)
+    assert federation.info.classes == ("no", "yes")
+    (note,) = federation.info.notes
+    assert note == "Column 'ward' has values that differ only in upper and lower case: 'A', 'a'."
+
+
+@pytest.mark.parametrize("marker", ["N/A", "n/a", "null", "-", ".", "#N/A", "NULL", " "])
+def test_usual_marks_of_missing_values_are_no_texts(marker):
+    frame = FRAME.assign(sugar=FRAME.sugar.astype(object))
+    frame.loc[3, "sugar"] = marker
+    federation = Federation.from_frame(frame, missing="mean", **SETTINGS)
+    assert "1 missing numbers" in federation.info.preprocessing.summary
+
+
+@pytest.mark.parametrize("cell", ["high", "1_2", "3,5"])
+def test_a_text_among_numbers_is_an_error(cell):
+    frame = FRAME.assign(code=FRAME.code.astype(str))
+    frame.loc[3, "code"] = cell
+    match = (
+        f"column 'code' must be numbers, got 1 texts such as '{cell}' among numbers.*"
+        "--set categorical=code"
+    )
+    with pytest.raises(fp.SettingError, match=match):
+        Federation.from_frame(frame, **SETTINGS)
+    federation = Federation.from_frame(frame, categorical="code", **SETTINGS)
+    assert f"code={cell}" in federation.info.preprocessing.encoding.inputs
+
+
+def test_gaps_in_texts_that_are_left_out_do_not_matter():
+    frame = FRAME.assign(note=np.where(np.arange(N) % 2, "", "well"))
+    federation = Federation.from_frame(frame, missing="drop", text="drop", **SETTINGS)
+    assert len(federation.train.y) + len(federation.test.y) == N
+    assert federation.info.preprocessing.dropped == ("ward", "note")
 
 
 @pytest.mark.parametrize("how", ["pooled", "party", "no"])
@@ -219,6 +269,9 @@ def test_a_scaling_by_party_needs_a_party_it_knows():
     scaling = Scaling.fit(moments, how="party")
     with pytest.raises(fp.SettingError, match="party must be one of: a, b, got 'c'"):
         scaling.of_party("c")
+    pooled = Scaling.fit(moments)
+    x = np.full((1, 2), 4.0)
+    np.testing.assert_array_equal(scaling.of_party(None).apply(x), pooled.apply(x))
     np.testing.assert_array_equal(scaling.of_party("a").apply(np.full((1, 2), 4.0)), [[3, 3]])
 
 

@@ -61,7 +61,7 @@ def test_predictions_for_the_test_rows_have_the_scores_of_the_report(tmp_path, s
         label = np.array([model.class_names.index(c) for c in rows["ill"]])
         loss = -np.log(probabilities[np.arange(len(label)), label]).mean()
         assert loss == pytest.approx(last["personal_loss"][k], rel=1e-4)
-        if standardise != "party":
+        if standardise != "party":  # There the global model uses all parties' statistics.
             shared = fp.load_model(run.path)
             score = np.mean(shared.predict(rows) == rows["ill"].to_numpy())
             assert score == pytest.approx(last["global_score"][k], abs=1e-7)
@@ -109,7 +109,8 @@ def test_unknown_categories_and_gaps_follow_the_rule_of_the_training(tmp_path):
     table = hospital_table(seed=9).head(3)
     (tmp_path / "mean").mkdir()
     filled = fp.load_model(train(tmp_path / "mean")[0].path, party="north")
-    inputs = filled.inputs(table.assign(ward="Z", age=None))
+    with pytest.warns(UserWarning, match="column 'ward' must be one of A, B, got 'Z'.*3 such rows"):
+        inputs = filled.inputs(table.assign(ward="Z", age=None))
     assert (inputs[:, [2, 3]] == 0).all()
     assert np.abs(inputs[:, 0]).max() < 1e-6
     (tmp_path / "drop").mkdir()
@@ -175,6 +176,30 @@ def test_a_new_party_joins_a_saved_run_as_it_joins_the_run_in_memory(tmp_path, m
     )  # fmt: skip
 
 
+def test_a_party_of_arrays_joins_with_the_classes_of_the_run(tmp_path):
+    """The classes are 1 and 2, which are the numbers 0 and 1 of the model."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "arrays"
+    folder.mkdir()
+
+    def write(path):
+        x = rng.normal(size=(60, 2))
+        np.savez(path, x=x, y=np.where(x[:, 0] > 0, 2, 1))
+        return x
+
+    for name in ("a", "b"):
+        write(folder / f"{name}.npz")
+    spec, _ = spec_from_command(str(folder), ["fedavg+"], {"rounds": 5, "reference.local": False})
+    (run,) = run_all(spec, tmp_path / "run")
+    x = write(tmp_path / "new.npz")
+    model = join_run(run.path, tmp_path / "new.npz", rounds=20)
+    right = np.mean(model.predict(x) == np.where(x[:, 0] > 0, "2", "1"))
+    assert right > 0.9
+    np.savez(tmp_path / "new.npz", x=x, y=np.full(60, 3))
+    with pytest.raises(fp.SettingError, match="must be one of the classes 1, 2, got 3"):
+        join_run(run.path, tmp_path / "new.npz")
+
+
 def test_a_party_that_does_not_fit_cannot_join(tmp_path):
     run, _ = train(tmp_path)
     west = hospital_table(seed=4).head(60)
@@ -188,6 +213,10 @@ def test_a_party_that_does_not_fit_cannot_join(tmp_path):
     refused(
         "target 'ill' must be one of the classes no, yes, got 'maybe'", west.assign(ill="maybe")
     )
+    refused(
+        "target 'ill' must be present in every row, got 1", west.assign(ill=[None, *west.ill[1:]])
+    )
+    refused("must be at least one row, got no rows", west.head(0))
     refused("columns must be those of the training", west.drop(columns="ward"))
     (tmp_path / "run" / "status.json").write_text(
         json.dumps(run.status | {"state": "stopped"}), encoding="utf-8"

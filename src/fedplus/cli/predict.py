@@ -12,6 +12,8 @@ import numpy as np
 from fedplus.check import require
 from fedplus.cli.settings import json_option
 from fedplus.data.files.formats import read_npz
+from fedplus.data.table_encoding import Table, category_texts
+from fedplus.data.table_files import read_table
 from fedplus.experiments.join_run import DEFAULT_ROUNDS, join_run
 from fedplus.experiments.run_folder import iter_run_paths
 from fedplus.experiments.trained_model import TrainedModel, load_model
@@ -34,13 +36,17 @@ from fedplus.files import write_atomically
 )
 @click.option("--rounds", type=int, default=DEFAULT_ROUNDS, help="Rounds of --new-party.")
 @click.option(
+    "--keep", default="", metavar="COLUMN,...",
+    help="Columns of FILE to copy into the output, such as an identifier.",
+)  # fmt: skip
+@click.option(
     "--out", "-o", type=click.Path(path_type=Path),
     help="File to write, .csv or .json; by default CSV is printed.",
 )  # fmt: skip
 @json_option
 def predict(
     run: Path, rows: Path, party: str | None, use_global: bool, new_party: Path | None,
-    steps: int | None, rounds: int, out: Path | None, as_json: bool,
+    steps: int | None, rounds: int, keep: str, out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Predict the target for the rows of a table, with a model of a finished run.
 
@@ -50,7 +56,7 @@ def predict(
     written, one line per row.
 
     \b
-    fedplus predict runs/first --party north new-patients.csv
+    fedplus predict runs/first --party north new-patients.csv --keep patient
     fedplus predict runs/first --global new-patients.csv --out predictions.csv
     fedplus predict runs/first --new-party west.csv new-patients.csv --json
     """  # noqa: D301
@@ -70,6 +76,9 @@ def predict(
             False, "predict", " and ".join(given) or "none of these",
             "given one of --party NAME, --global and --new-party SAMPLES", f"Parties: {names}.",
         )  # fmt: skip
+    require(
+        steps is None or new_party is not None, "--steps", steps, "given together with --new-party"
+    )
     is_known = out is None or out.suffix in (".csv", ".json")
     require(is_known, "--out", str(out), "a file that ends in .csv or .json")
     if new_party is None:
@@ -77,9 +86,9 @@ def predict(
     else:
         model = join_run(run, new_party, steps=steps, rounds=rounds)
     require(rows.is_file(), "FILE", str(rows), "an existing file")
-    data = rows if model.columns else read_npz(rows).get("x", np.zeros(0))
+    data, kept = _read_rows(rows, model, keep)
     as_json = as_json or (out is not None and out.suffix == ".json")
-    text = (_as_json if as_json else _as_csv)(model, data)
+    text = (_as_json if as_json else _as_csv)(model, data, kept)
     if out is None:
         print(text, end="")
     else:
@@ -98,26 +107,47 @@ def load_model_parties(run: Path) -> list[str]:
 def _require_one_run(path: Path) -> None:
     runs = list(iter_run_paths(path)) if path.is_dir() else []
     advice = f"Its runs: {', '.join(str(run) for run in runs[:4])}." if runs else ""
-    got = "several runs" if runs else f"{path}, which is none"
+    got = "a folder of runs" if runs else f"{path}, which is none"
     require(runs == [path], "RUN", got, "one run folder", advice)
 
 
-def _as_csv(model: TrainedModel, data: Any) -> str:
+def _read_rows(path: Path, model: TrainedModel, keep: str) -> tuple[Any, Table]:
+    """Return the data to predict for, and the columns that are copied into the output."""
+    names = [name.strip() for name in keep.split(",") if name.strip()]
+    if model.columns:
+        table = read_table(path)
+        for name in names:
+            require(name in table, "--keep", name, f"columns of {path}: {', '.join(table)}")
+        return table, {name: category_texts(table[name]) for name in names}
+    require(not names, "--keep", keep, "left out: this run was trained on arrays")
+    is_npz = path.suffix == ".npz"
+    require(
+        is_npz, "FILE", str(path), "an npz file with an array x: this run was trained on arrays"
+    )
+    arrays = read_npz(path)
+    require("x" in arrays, str(path), f"the arrays {', '.join(arrays)}", "a file with an array x")
+    return arrays["x"], {}
+
+
+def _as_csv(model: TrainedModel, data: Any, kept: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
+    columns = [*kept.values(), model.predict(data).tolist()]
     if model.is_classifier:
-        writer.writerow(["prediction", *(f"p({name})" for name in model.class_names)])
-        for label, row in zip(model.predict(data), model.predict_proba(data), strict=True):
-            writer.writerow([label, *(f"{p:.6g}" for p in row)])
+        columns += [[f"{p:.6g}" for p in column] for column in model.predict_proba(data).T]
     else:
-        writer.writerow(["prediction"])
-        writer.writerows([[f"{value:.9g}"] for value in np.ravel(model.predict(data))])
+        columns[-1] = [f"{value:.9g}" for value in np.ravel(columns[-1])]
+    names = [f"p({name})" for name in model.class_names] if model.is_classifier else []
+    writer.writerow([*kept, "prediction", *names])
+    writer.writerows(zip(*columns, strict=True))
     return text.getvalue()
 
 
-def _as_json(model: TrainedModel, data: Any) -> str:
+def _as_json(model: TrainedModel, data: Any, kept: Table) -> str:
     predictions: list[Any] = model.predict(data).tolist()
     content: dict[str, Any] = {"party": model.party, "predictions": predictions}
+    if kept:
+        content["columns"] = {name: column.tolist() for name, column in kept.items()}
     if model.is_classifier:
         content["classes"] = list(model.class_names)
         content["probabilities"] = model.predict_proba(data).tolist()

@@ -44,7 +44,7 @@ def federation_from_folder(
     """Build a federation from a folder with one file per party; see ``Federation.from_folder``."""
     folder = Path(path)
     require(folder.is_dir(), "folder", repr(str(path)), "an existing folder")
-    files = sorted(folder.iterdir())
+    files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     extensions = {file: e for file in files if (e := extension(file, EXTENSIONS))}
     label = f"folder {str(path)!r}"
     require(

@@ -15,6 +15,8 @@ from fedplus.check import require
 
 Standardise = Literal["pooled", "party", "no"]
 STANDARDISE_RULES = ("pooled", "party", "no")
+NO_PARTY = ""
+"""Stands for rows of no known party, which are scaled like all parties' samples together."""
 RELATIVE_ZERO = 1e-6
 """An input whose deviation is smaller than this share of its mean counts as constant."""
 
@@ -70,6 +72,7 @@ class Scaling:
     mean: NumpyArray
     deviation: NumpyArray
     parties: tuple[str, ...] = ()
+    """The last one is ``NO_PARTY``: the scaling over all parties, for rows of none of them."""
 
     @classmethod
     def fit(
@@ -89,10 +92,11 @@ class Scaling:
         if how != "party":
             return cls._from_moments(pooled, are_numbers, how)
         rows = [cls._from_moments(m, are_numbers, how, pooled) for m in moments.values()]
+        rows.append(cls._from_moments(pooled, are_numbers, how))
         fill, mean, deviation = (
             np.stack([getattr(row, name) for row in rows]) for name in ("fill", "mean", "deviation")
         )
-        return cls(fill, mean, deviation, tuple(moments))
+        return cls(fill, mean, deviation, (*moments, NO_PARTY))
 
     @classmethod
     def _from_moments(
@@ -116,18 +120,19 @@ class Scaling:
         return bool(np.any(self.mean != 0) or np.any(self.deviation != 1))
 
     def of_party(self, party: str | None) -> "Scaling":
-        """Return the scaling of one party's samples.
+        """Return the scaling of one party's samples; None stands for rows of no known party.
 
         Raises:
             SettingError: Each party has its own scaling, and this party has none.
         """
         if not self.parties:
             return self
+        name = NO_PARTY if party is None else party
         require(
-            party in self.parties, "party", repr(party), f"one of: {', '.join(self.parties)}",
+            name in self.parties, "party", repr(party), f"one of: {', '.join(self.parties[:-1])}",
             "Each party has its own mean and deviation.",
         )  # fmt: skip
-        row = self.parties.index(str(party))
+        row = self.parties.index(name)
         return Scaling(self.fill[row], self.mean[row], self.deviation[row])
 
     def apply(self, x: NumpyArray) -> NumpyArray:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from fedplus._types import NumpyArray
 from fedplus.data.card import card_text, class_counts, statistics
 from fedplus.data.column_summary import label_difference
 from fedplus.data.federation import Federation
@@ -16,13 +17,7 @@ def table_statistics(federation: Federation) -> dict[str, Any]:
     difference, party = _label_difference(federation)
     return statistics(federation) | {
         "inputs": "" if preprocessing is None else preprocessing.summary,
-        "samples_of_parties": dict(
-            zip(
-                federation.names,
-                (federation.train.size + federation.test.size).tolist(),
-                strict=True,
-            )
-        ),
+        "samples_of_parties": {name: len(y) for name, y in _labels(federation).items()},
         "columns": [column._asdict() for column in federation.info.columns],
         "labels": {"difference": difference, "party": party},
         "notes": data_notes(federation),
@@ -61,11 +56,15 @@ def _column_lines(federation: Federation) -> list[str]:
 
 
 def _label_difference(federation: Federation) -> tuple[float, str]:
+    return label_difference(_labels(federation), class_counts(federation) is not None)
+
+
+def _labels(federation: Federation) -> dict[str, NumpyArray]:
+    """Return all labels of each party, by its name."""
     splits = [
         s for s in (federation.train, federation.test, federation.validation) if s is not None
     ]
-    labels = {
+    return {
         name: np.concatenate([split.party(k)[1] for split in splits])
         for k, name in enumerate(federation.names)
     }
-    return label_difference(labels, class_counts(federation) is not None)

@@ -5,6 +5,7 @@ A column of numbers stays as it is; a column of categories becomes one input of 
 
 import dataclasses
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -22,8 +23,11 @@ TEXT_RULES = ("one-hot", "drop", "refuse")
 MAX_CATEGORIES = 20
 """A text column with more distinct values is not one-hot encoded: it is more likely a name or a
 note."""
-MISSING_MARKERS = ("", "?", "NA", "nan", "NaN", "None", "<NA>")
-"""Texts that stand for a missing value."""
+MISSING_MARKERS = frozenset({
+    "", "?", "-", ".", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "nan", "NaN", "-nan", "-NaN", "NaT",
+    "null", "NULL", "None",
+})  # fmt: skip
+"""Texts that stand for a missing value: those of pandas, and a question mark, a dash and a point."""
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}\b|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}\b")
 
 
@@ -81,6 +85,7 @@ class TableEncoding:
             is_text = not _holds_numbers(column)
             if is_text and name not in categorical:
                 _require_no_dates(name, column)
+                _require_no_damaged_numbers(name, column)
                 if text == "drop":
                     continue
                 first = next(
@@ -130,10 +135,15 @@ class TableEncoding:
         values = category_texts(cells)
         one_hot = np.array([values == category for category in column.categories]).T
         unknown = ~(one_hot.any(1) | gaps)
-        if self.missing != "mean" and unknown.any():
-            raise SettingError(
+        if unknown.any():
+            message = (
                 f"column {column.name!r} must be one of {', '.join(column.categories)}, got "
                 f"{values[unknown][0]!r}, which no party had in the training."
+            )
+            if self.missing != "mean":
+                raise SettingError(message)
+            warnings.warn(
+                f"{message} {int(unknown.sum())} such rows count as missing there.", stacklevel=2
             )
         return one_hot.astype(float)
 
@@ -149,8 +159,8 @@ class TableEncoding:
         require(
             self.missing == "mean" or not gaps.any(), f"column {name!r}",
             f"{int(gaps.sum())} rows without a value", "present in every row",
-            'Set missing to "mean" to fill gaps with the mean of the training samples, or to "drop" to '
-            "leave such rows out (in the shell: --set missing=mean).",
+            'Set missing to "mean" when you train to fill gaps with the mean of the training samples, '
+            'or to "drop" to train without such rows (in the shell: --set missing=mean).',
         )  # fmt: skip
 
 
@@ -170,6 +180,8 @@ def is_missing_value(value: Any) -> bool:
 
 def is_number(value: Any) -> bool:
     """Return whether a cell is a number, or a text that spells one."""
+    if isinstance(value, str) and "_" in value:
+        return False  # Python would read 1_2 as 12.
     try:
         float(value)
     except (TypeError, ValueError):
@@ -178,8 +190,11 @@ def is_number(value: Any) -> bool:
 
 
 def texts(column: NumpyArray) -> NumpyArray:
-    """Return the values as texts in an object array: NumPy's text arrays have one width for all."""
-    return np.array([str(value) for value in column.tolist()], dtype=object)
+    """Return the values as texts without spaces around them, in an object array.
+
+    NumPy's text arrays have one width for all.
+    """
+    return np.array([str(value).strip() for value in column.tolist()], dtype=object)
 
 
 def category_texts(column: NumpyArray) -> NumpyArray:
@@ -225,6 +240,18 @@ def _require_no_dates(name: str, column: NumpyArray) -> None:
     ]
     if dates and len(dates) == len(values):
         _raise_date(name, dates[0])
+
+
+def _require_no_damaged_numbers(name: str, column: NumpyArray) -> None:
+    """Require that not most of the values of a column of texts are numbers."""
+    values = [v for v in column.tolist() if not is_missing_value(v)]
+    not_numbers = [v for v in values if not is_number(v)]
+    require(
+        2 * len(not_numbers) > len(values), f"column {name!r}",
+        f"{len(not_numbers):,} texts such as {str(not_numbers[0])[:30]!r} among numbers", "numbers",
+        "Leave these cells empty if the values are missing. If the column holds categories, say so (in "
+        f"the shell: --set categorical={name}).",
+    )  # fmt: skip
 
 
 def _raise_date(name: str, example: Any) -> None:

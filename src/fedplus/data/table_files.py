@@ -11,7 +11,7 @@ from fedplus.check import SettingError, require
 from fedplus.data.files.formats import columns_by_name, read_csv_rows
 from fedplus.data.files.limits import Budget
 from fedplus.data.files.source import READ_ERRORS, DataError, error_reason
-from fedplus.data.table_encoding import MISSING_MARKERS, Table
+from fedplus.data.table_encoding import MISSING_MARKERS, Table, is_number
 from fedplus.extras import import_extra
 
 PARQUET_VALUE_BYTES = 40
@@ -145,6 +145,12 @@ def _column_array(column: Any) -> NumpyArray:
     return np.concatenate(parts) if parts else _object_array([])
 
 
+def _number(cell: Any) -> float:
+    if not is_number(cell):
+        raise ValueError(f"{cell!r} is no number")
+    return float(cell)
+
+
 def parse_numbers(column: NumpyArray) -> NumpyArray:
     """Return the column as floats (NaN for a missing value), or unchanged if a cell is not a number."""
     if column.dtype.kind != "O":
@@ -152,7 +158,9 @@ def parse_numbers(column: NumpyArray) -> NumpyArray:
     try:
         return np.array(
             [
-                np.nan if isinstance(cell, str) and cell.strip() in MISSING_MARKERS else float(cell)
+                np.nan
+                if isinstance(cell, str) and cell.strip() in MISSING_MARKERS
+                else _number(cell)
                 for cell in column
             ]
         )

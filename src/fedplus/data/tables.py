@@ -132,20 +132,18 @@ def federation_from_columns(
     require(bool(inputs), "the table", f"only {target!r}", f"columns besides {target!r} as inputs")
     categorical = _column_names(settings.get("categorical", ()), inputs)
     missing, text = settings.get("missing", "refuse"), settings.get("text", "one-hot")
+    encoding = TableEncoding.fit(inputs, categorical, text, missing)
+    used = [column.name for column in encoding.columns]
     samples = len(table[target])
     if missing == "drop":
-        table, rows = _drop_incomplete_rows(table, rows)
-        inputs = {name: table[name] for name in inputs}
+        table, rows = _drop_incomplete_rows({name: table[name] for name in (*used, target)}, rows)
+    left_out = (*dropped, *(name for name in inputs if name not in used))
+    inputs = {name: table[name] for name in used}
     y, classes = encode_labels(table[target], target, settings.get("task"))
-    encoding = TableEncoding.fit(inputs, categorical, text, missing)
     parts = split_rows(y, rows, split)
     x = encoding.encode(inputs)
     how = standardise_rule(settings.get("standardise", True))
     scaled, scaling = _scale(x, parts, encoding.are_numbers, how)
-    left_out = (
-        *dropped,
-        *(name for name in inputs if name not in {c.name for c in encoding.columns}),
-    )
     summary = _describe(encoding, how, int(np.isnan(x).sum()), samples - len(y), left_out)
     preprocessing = Preprocessing(encoding, scaling, target, left_out, summary)
     federation = gather_rows(scaled, y, parts, split)
@@ -153,7 +151,7 @@ def federation_from_columns(
         classes=classes,
         preprocessing=preprocessing,
         columns=summarise_columns(encoding, inputs, x, _all_rows(parts)),
-        notes=tuple(_identifier_notes(inputs)),
+        notes=(*_identifier_notes(inputs, rows), *_spelling_notes(target, classes, encoding)),
     )
     return federation._replace(info=info)
 
@@ -240,19 +238,37 @@ def _shorten(names: Sequence[str], most: int = 6) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _identifier_notes(table: Table) -> list[str]:
-    """Return a note for each column that has a different whole number in every row."""
+def _identifier_notes(table: Table, rows: Mapping[str, NumpyArray]) -> list[str]:
+    """Return a note for each column in which every party has a different whole number in every row."""
+    if max((len(numbers) for numbers in rows.values()), default=0) < MIN_IDENTIFIERS:
+        return []
     return [
-        f"Column {name!r} has a different whole number in every row. If it is an identifier, leave "
-        f"it out (in the shell: --set drop={name})."
+        f"Column {name!r} has a different whole number in every row of a party. If it is an "
+        f"identifier, leave it out (in the shell: --set drop={name})."
         for name, column in table.items()
-        if len(column) >= MIN_IDENTIFIERS and _are_distinct_whole_numbers(column.tolist())
+        if all(_are_distinct_whole_numbers(column[numbers]) for numbers in rows.values())
     ]
 
 
-def _are_distinct_whole_numbers(values: list[Any]) -> bool:
+def _are_distinct_whole_numbers(column: NumpyArray) -> bool:
+    values = column[~missing_mask(column)].tolist()
     are_whole = all(is_number(value) and float(value).is_integer() for value in values)
-    return are_whole and len({float(value) for value in values}) == len(values)
+    return are_whole and len({float(value) for value in values}) == len(values) > 0
+
+
+def _spelling_notes(target: str, classes: Sequence[str], encoding: TableEncoding) -> list[str]:
+    """Return a note for each column with values that differ only in upper and lower case."""
+    values_of = {target: classes} | {c.name: c.categories for c in encoding.columns}
+    notes = []
+    for name, values in values_of.items():
+        forms = [value.casefold() for value in values]
+        same = [value for value, form in zip(values, forms, strict=True) if forms.count(form) > 1]
+        if same:
+            shown = ", ".join(map(repr, same[:4]))
+            notes.append(
+                f"Column {name!r} has values that differ only in upper and lower case: {shown}."
+            )
+    return notes
 
 
 def federation_with_imputed_means(
@@ -313,6 +329,18 @@ def encode_labels(
     return codes.astype(np.int32), names
 
 
+def class_number(value: Any, classes: Sequence[str]) -> int | None:
+    """Return the number of the class that a cell names, or None if no class has this name."""
+    names = [str(value).strip()]
+    if is_number(value):
+        number = float(value)
+        names = [repr(number), *([str(int(number))] if number.is_integer() else [])]
+    return next((classes.index(name) for name in names if name in classes), None)
+
+
 def _require_complete(column: NumpyArray, label: str) -> None:
     gaps = int(missing_mask(column).sum())
-    require(gaps == 0, label, f"{gaps} rows without one", "present in every row")
+    require(
+        gaps == 0, label, f"{gaps} rows without one", "present in every row",
+        'Set missing to "drop" to leave rows with gaps out (in the shell: --set missing=drop).',
+    )  # fmt: skip

@@ -1,5 +1,7 @@
 """Lets a new party join a finished run, whose models are read from its run folder."""
 
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ from fedplus.data.files.formats import read_npz
 from fedplus.data.preprocessing import Preprocessing
 from fedplus.data.scaling import Moments, Scaling
 from fedplus.data.split import Split
-from fedplus.data.table_encoding import Table, category_texts, is_number, texts
+from fedplus.data.table_encoding import is_number, missing_mask
 from fedplus.data.table_files import read_table
+from fedplus.data.tables import class_number
 from fedplus.experiments.build import build_method
 from fedplus.experiments.defaults import fill_defaults
 from fedplus.experiments.model_file import ModelFile, read_model_file
@@ -58,17 +61,26 @@ def join_run(
     model = file.build()
     algorithm = build_method(spec.methods[0], model, TomlSource())
     x, y, preprocessing = _read_samples(samples, file)
-    steps = steps or (spec.train.steps if isinstance(spec.train.steps, int) else None)
+    if steps is None and isinstance(spec.train.steps, int):
+        steps = spec.train.steps
     require(
-        steps is not None, "steps", "none", "given, since parties of the run differ in their steps"
-    )
-    training = LocalTraining(steps or 0, rounds, spec.train.batch_size or 1)
+        steps is not None, "steps", "none", "given, since this run is trained by epochs or by lists",
+        "In the shell: --steps 20.",
+    )  # fmt: skip
+    assert steps is not None
+    training = LocalTraining(steps, rounds, spec.train.batch_size or 1)
     (seed,) = spec.seeds
     state, completed = _read_state(run, algorithm, model, seed)
     joined = join_parties(
         algorithm, state, model, Split.from_parties([(x, y)]), training, rounds_before=completed,
         seed=seed,
     )  # fmt: skip
+    if joined.given_up[0] == rounds or joined.kept_unadapted[0]:
+        warnings.warn(
+            f"The local steps of {samples.stem} diverged, so it uses the model at which they started. "
+            "The usual causes are values that are unlike those of the training, or too high an eta.",
+            stacklevel=2,
+        )
     parameters = unravel_function(model)(jax.numpy.asarray(joined.models[0]))
     new_file = file._replace(preprocessing=preprocessing)
     return trained_model(new_file, model, parameters, samples.stem)
@@ -79,10 +91,10 @@ def _read_state(
 ) -> tuple[Any, int]:
     """Return a state whose server's fields are those of the newest checkpoint, and its round."""
     folder = run.path / CHECKPOINT
-    is_finished = run.status.get("state") == "finished" and folder.is_dir()
-    require(
-        is_finished, str(run.path), f"a run that is {run.status.get('state')}", "a finished run"
-    )
+    state_of_run = run.status.get("state")
+    is_finished = state_of_run == "finished"
+    require(is_finished, str(run.path), f"a run that is {state_of_run}", "a finished run")
+    require(folder.is_dir(), str(folder), "none", "there, with the state in which the run ended")
     checkpoint = load(folder)
     state = algorithm.init(init_model(model, jax.random.key(seed))[1], 1)
     skipped = {*algorithm.per_party, "memory"}
@@ -102,6 +114,11 @@ def _read_samples(path: Path, file: ModelFile) -> tuple[NumpyArray, NumpyArray, 
             {"x", "y"} <= set(arrays), str(path), ", ".join(arrays), "a file with arrays x and y"
         )
         raw, y = arrays["x"], arrays["y"]
+        is_pair = y.ndim >= 1 and len(raw) == len(y) > 0
+        shapes = f"{raw.shape} and {y.shape}"
+        require(is_pair, f"x and y of {path}", f"shapes {shapes}", "one label per sample")
+        if y.ndim == 1:
+            y = _encode_labels(y, f"y of {path}", file.classes)
         shape = f"(n, {', '.join(map(str, file.input_shape))})"
         require(
             raw.shape[1:] == file.input_shape,
@@ -110,11 +127,10 @@ def _read_samples(path: Path, file: ModelFile) -> tuple[NumpyArray, NumpyArray, 
             f"of shape {shape}",
         )
     else:
-        table = read_table(path)
-        raw, y = (
-            preprocessing.encoding.encode(table),
-            _encode_target(table, path, file, preprocessing),
-        )
+        table, target = read_table(path), preprocessing.target
+        require(target in table, "target", "none", f"the column {target!r} of {path}")
+        y = _encode_labels(table[target], f"target {target!r}", file.classes)
+        raw = preprocessing.encoding.encode(table)
     if preprocessing.scaling is not None and preprocessing.scaling.parties:
         encoding = preprocessing.encoding
         are_numbers: Any = True if encoding is None else encoding.are_numbers
@@ -124,20 +140,18 @@ def _read_samples(path: Path, file: ModelFile) -> tuple[NumpyArray, NumpyArray, 
     return x, y, preprocessing
 
 
-def _encode_target(
-    table: Table, path: Path, file: ModelFile, preprocessing: Preprocessing
-) -> NumpyArray:
-    """Return the labels of a table: numbers, or the numbers of classes."""
-    target = preprocessing.target
-    require(target in table, "target", "none", f"the column {target!r} of {path}")
-    column = table[target]
-    if not file.classes:
-        return column.astype(np.float32)
-    are_numbers = all(is_number(value) for value in column.tolist())
-    labels = (category_texts(column) if are_numbers else texts(column)).tolist()
-    unknown = [label for label in labels if label not in file.classes]
-    known = ", ".join(file.classes)
-    require(
-        not unknown, f"target {target!r}", repr(unknown[:1])[1:-1], f"one of the classes {known}"
-    )
-    return np.array([file.classes.index(label) for label in labels], np.int32)
+def _encode_labels(column: NumpyArray, label: str, classes: Sequence[str]) -> NumpyArray:
+    """Return the labels of a party's samples: numbers, or the numbers of the run's classes."""
+    require(len(column) > 0, label, "no rows", "at least one row")
+    gaps = int(missing_mask(column).sum())
+    require(gaps == 0, label, f"{gaps} rows without one", "present in every row")
+    values = column.tolist()
+    if not classes:
+        wrong = [value for value in values if not is_number(value)]
+        require(not wrong, label, repr(wrong[0]) if wrong else "", "numbers")
+        return np.array([float(value) for value in values], np.float32)
+    numbers = [class_number(value, classes) for value in values]
+    unknown = [value for value, number in zip(values, numbers, strict=True) if number is None]
+    known = f"one of the classes {', '.join(classes)}"
+    require(not unknown, label, repr(unknown[0]) if unknown else "", known)
+    return np.array(numbers, np.int32)

@@ -47,6 +47,7 @@ from fedplus.files import make_folder, write_atomically
 from fedplus.models import Model
 from fedplus.schedules import at_round, constant_from
 from fedplus.simulation import DivergedError, Run, simulate
+from fedplus.simulation.divergence import DivergenceWarning
 from fedplus.simulation.evaluate import constant_answer_scores
 from fedplus.simulation.recorder import NewEvaluation
 from fedplus.simulation.setup import set_up
@@ -266,11 +267,15 @@ def run_one(
                     mean = float(evaluated.evaluation["personal_score"].mean())
                     on_progress(label, evaluated.round, mean)
 
-            run: Run = simulate(
-                algorithm, prepared.federation, prepared.model, **_arguments(prepared, algorithm),
-                seed=seed, checkpoint=folder / CHECKPOINT, resume=resume, observe=observe,
-                progress=label if on_progress is None else False,
-            )  # fmt: skip
+            with warnings.catch_warnings():
+                # The table and the report name the parties whose steps diverged.
+                warnings.simplefilter("ignore", DivergenceWarning)
+                run: Run = simulate(
+                    algorithm, prepared.federation, prepared.model,
+                    **_arguments(prepared, algorithm), seed=seed, checkpoint=folder / CHECKPOINT,
+                    resume=resume, observe=observe,
+                    progress=label if on_progress is None else False,
+                )  # fmt: skip
             writer.write_models(run)
             metrics = party_metrics(run, prepared.spec.evaluation)
             if metrics is not None:

@@ -119,7 +119,7 @@ METRICS = {
             "balanced_accuracy", "classes", "higher", _balanced_accuracy,
             "mean over the classes of the share of right ones",
         ),
-        Metric("f1", "classes", "higher", _f1, "F1 of the second of two classes; else their mean"),
+        Metric("f1", "classes", "higher", _f1, "F1 of the second of two classes, else their mean"),
         Metric(
             "auc", "classes", "higher", _auc, "area under the ROC curve; one class against the rest"
         ),

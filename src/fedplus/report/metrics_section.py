@@ -9,7 +9,7 @@ from fedplus.report.downsample import even_indices
 from fedplus.report.formatting import UNKNOWN, join_names
 from fedplus.report.groups import Group
 from fedplus.report.party_charts import Section, chart_option, chart_section
-from fedplus.report.run_data import MetricValues, RunData, mean_or_nan
+from fedplus.report.run_data import MetricValues, RunData, finite_mean
 
 MAX_ROWS = 60
 """The largest number of parties in a table."""
@@ -29,12 +29,12 @@ def metrics_section(groups: Sequence[Group], best: str) -> Section | None:
         if not runs:
             continue
         names = [metric.name for metric in runs[0].metrics]
-        means = [[mean_or_nan(_metric(run, name).personal) for run in runs] for name in names]
+        means = [[finite_mean(_metric(run, name).personal) for run in runs] for name in names]
         rows = [["mean over the parties", *(_over_seeds(values) for values in means)]]
         for k in even_indices(len(runs[0].names), MAX_ROWS):
             cells = [_cell([_metric(run, name) for run in runs], int(k)) for name in names]
             rows.append([runs[0].names[k], *cells])
-        common = [[mean_or_nan(_metric(run, name).common) for run in runs] for name in names]
+        common = [[finite_mean(_metric(run, name).common) for run in runs] for name in names]
         rows.append(["the global model, mean", *(_over_seeds(values) for values in common)])
         titles = [metric_title(name) for name in names]
         finding = f"Means under {group.label}: " + join_names(
@@ -43,7 +43,11 @@ def metrics_section(groups: Sequence[Group], best: str) -> Section | None:
         )
         table = {"head": ["party", *titles], "rows": rows}
         options.append({**chart_option(group, f"{finding}.", []), "table": table})
-    note = "Each metric is computed over all test samples of a party, for its final model."
+    note = (
+        "Each metric is computed over all test samples of a party, for its final model. – stands where "
+        "it is not defined, as the AUC of samples of one class; means are over the others. With two "
+        "classes, F1 and average precision are those of the second class in alphabetical order."
+    )
     if any(np.isfinite(m.low).any() for g in groups for run in g.runs for m in run.metrics):
         note += (
             " With one seed, the interval in brackets is a bootstrap interval of 95 %; with several, "

@@ -15,6 +15,10 @@ MAX_NAMES = 5
 """The most parties that a message names."""
 
 
+class DivergenceWarning(UserWarning):
+    """The local steps of some parties were given up, because they diverged with small steps, too."""
+
+
 class DivergedError(RuntimeError):
     """The local steps of all active parties diverged, in one round or in several in a row."""
 
@@ -110,6 +114,7 @@ def warn_of_given_up_steps(
             f"Local steps were given up because they diverged even with {1 / RETRY_SCALE**RETRIES:g} "
             f"times smaller steps: {', '.join(shown)} {when}{more}. The party kept the model at "
             "which they started. Try a smaller eta, or standardise the inputs.",
+            DivergenceWarning,
             stacklevel=4,
         )
 
