@@ -33,10 +33,13 @@ else:
 
 
 def load_with_1_gb(folder):
-    """Load a folder in a process that may allocate one gigabyte, and return the line it prints."""
+    """Load a folder in a process that may allocate one gigabyte, and return the line it prints.
+
+    Arrow's own allocator would reserve a gigabyte of addresses at once.
+    """
     done = subprocess.run(
         [sys.executable, "-c", LOAD, str(folder)], capture_output=True, text=True, check=False,
-        env=environment(),
+        env=environment(ARROW_DEFAULT_MEMORY_POOL="system"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     (line,) = done.stdout.splitlines()
@@ -68,7 +71,7 @@ def test_one_long_text_does_not_widen_every_cell(tmp_path):
         path.write_text("x,y\n" + row.replace("long", "z" * 131_000) + rows)
         assert path.stat().st_size < 400_000
     message = load_with_1_gb(tmp_path / "input")
-    assert "column 'x' must be numbers, got 'zzz" in message
+    assert "column 'x' must be numbers, got 1 texts such as 'zzz" in message
     assert len(message) < 600
     assert load_with_1_gb(tmp_path / "target") == "loaded 1 0"
 
@@ -158,9 +161,8 @@ def test_parquet_is_rejected_by_its_number_of_rows_and_equal_texts_share_memory(
     assert (tmp_path / "rows" / "a.parquet").stat().st_size < 2**20
     assert "a.parquet must take at most" in load_with_1_gb(tmp_path / "rows")
     (tmp_path / "texts").mkdir()
-    texts = pa.table({"x": np.arange(20_000.0), "y": ["z" * 2**20, *["a"] * 19_999]})
-    repeated = texts.set_column(1, "y", texts["y"].take(np.arange(20_000) % 2))
-    pq.write_table(repeated.slice(0, 1000), tmp_path / "texts" / "a.parquet")
+    texts = pa.chunked_array([["z" * 2**20, "a"]]).take(np.arange(1000) % 2)
+    pq.write_table(pa.table({"x": np.arange(1000.0), "y": texts}), tmp_path / "texts" / "a.parquet")
     assert load_with_1_gb(tmp_path / "texts") == "loaded 1 a"
     (tmp_path / "lists").mkdir()
     pq.write_table(pa.table({"x": [[1, 2]], "y": [1]}), tmp_path / "lists" / "a.parquet")
