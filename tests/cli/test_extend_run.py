@@ -33,6 +33,7 @@ def test_an_extended_run_has_the_files_of_one_with_all_rounds(tmp_path, method):
     assert (extended / "status.json").stat().st_mtime_ns == stamp
 
 
+@pytest.mark.slow
 def test_a_study_is_extended_as_a_whole(tmp_path):
     study = ["compare", *RUN[1:], "--methods", "fedavg", "--seeds", 2]
     fedplus(*study, "--rounds", 4, "--out", tmp_path / "extended")

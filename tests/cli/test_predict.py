@@ -44,6 +44,7 @@ def test_the_output_says_in_one_line_how_the_columns_became_inputs(trained):
     assert "[model]" in (folder / "run" / "spec.toml").read_text()
 
 
+@pytest.mark.slow
 def test_a_folder_of_tables_gives_the_same_models_as_one_table(trained, tmp_path):
     folder, _ = trained
     (tmp_path / "hospitals").mkdir()

@@ -17,6 +17,7 @@ import pytest
 import fedplus as fp
 from command import COMMAND, environment
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "three-hospitals.md").read_text(encoding="utf-8")
 

@@ -152,6 +152,7 @@ def test_a_binary_model_with_word_vectors_is_restored(tmp_path):
     assert again[2:] == file[2:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fedavg", "fedgeomed+", "ditto", "scaffold", "fedavg-ft"])
 def test_a_new_party_joins_a_saved_run_as_it_joins_the_run_in_memory(tmp_path, method):
     settings = {"reference.local": False, "rounds": 6, "steps": 4, "target": "ill", "party": "hospital",
