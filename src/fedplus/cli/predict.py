@@ -36,7 +36,7 @@ from fedplus.files import write_atomically
 )
 @click.option("--rounds", type=int, default=DEFAULT_ROUNDS, help="Rounds of --new-party.")
 @click.option(
-    "--keep", default="", metavar="COLUMN,...",
+    "--keep", default="", show_default=False, metavar="COLUMN,...",
     help="Columns of FILE to copy into the output, such as an identifier.",
 )  # fmt: skip
 @click.option(
