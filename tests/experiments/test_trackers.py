@@ -34,6 +34,7 @@ def kill_and_resume(folder, tracker):
     fedplus("run", "--resume", folder, "--track", tracker)
 
 
+@pytest.mark.slow  # It needs what only make test-all installs.
 def test_tensorboard_shows_the_curves_of_a_resumed_run(tmp_path):
     folder = tmp_path / "run"
     fedplus(*ARGUMENTS, "--out", folder, "--track", "tensorboard")
@@ -71,6 +72,7 @@ def _get_json(address, server, seconds=90):
     raise AssertionError(f"no content at {address}")
 
 
+@pytest.mark.slow  # It needs what only make test-all installs.
 def test_mlflow_stores_a_resumed_run_in_sqlite(tmp_path):
     folder = tmp_path / "run"
     fedplus(*ARGUMENTS, "--out", folder, "--track", "mlflow")

@@ -44,6 +44,7 @@ def test_no_placeholder_is_left(app, framework):
         assert (app / name).is_file()
 
 
+@pytest.mark.slow  # It needs what only make test-all installs.
 @every_framework
 def test_the_code_passes_ruff_and_mypy(app, framework):
     """ruff uses this project's rules; mypy --strict checks the app that the templates become."""
