@@ -1,4 +1,4 @@
-"""What Optax optimizers do: whether they have a learning-rate schedule, and their first updates.
+"""Checks Optax optimizers: whether they have a learning-rate schedule, and their first updates.
 
 An optimizer with a schedule is rejected where it would restart in every round.
 """

@@ -15,7 +15,7 @@ from fedplus.data.files.formats import read_npz
 from fedplus.data.table_encoding import Table, category_texts
 from fedplus.data.table_files import read_table
 from fedplus.experiments.join_run import DEFAULT_ROUNDS, join_run
-from fedplus.experiments.run_folder import iter_run_paths
+from fedplus.experiments.run_folder import RunFolder, iter_run_paths
 from fedplus.experiments.trained_model import TrainedModel, load_model
 from fedplus.files import write_atomically
 
@@ -71,7 +71,7 @@ def predict(
     ]
     _require_one_run(run)
     if len(given) != 1:
-        names = ", ".join(map(str, load_model_parties(run)))
+        names = ", ".join(map(str, _first_parties(run)))
         require(
             False, "predict", " and ".join(given) or "none of these",
             "given one of --party NAME, --global and --new-party SAMPLES", f"Parties: {names}.",
@@ -96,10 +96,8 @@ def predict(
         print(out)
 
 
-def load_model_parties(run: Path) -> list[str]:
+def _first_parties(run: Path) -> list[str]:
     """Return the first names of the parties of a run, for a message."""
-    from fedplus.experiments.run_folder import RunFolder
-
     names = RunFolder(run).parties.get("names") or []
     return [*names[:8], *(["…"] if len(names) > 8 else [])]
 
@@ -132,23 +130,29 @@ def _read_rows(path: Path, model: TrainedModel, keep: str) -> tuple[Any, Table]:
 def _as_csv(model: TrainedModel, data: Any, kept: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    columns = [*kept.values(), model.predict(data).tolist()]
+    columns: list[Any] = list(kept.values())
+    names = []
     if model.is_classifier:
-        columns += [[f"{p:.6g}" for p in column] for column in model.predict_proba(data).T]
+        probabilities = model.predict_proba(data)
+        columns.append(model.most_probable(probabilities))
+        columns += [[f"{p:.6g}" for p in column] for column in probabilities.T]
+        names = [f"p({name})" for name in model.class_names]
     else:
-        columns[-1] = [f"{value:.9g}" for value in np.ravel(columns[-1])]
-    names = [f"p({name})" for name in model.class_names] if model.is_classifier else []
+        columns.append([f"{value:.9g}" for value in np.ravel(model.predict(data))])
     writer.writerow([*kept, "prediction", *names])
     writer.writerows(zip(*columns, strict=True))
     return text.getvalue()
 
 
 def _as_json(model: TrainedModel, data: Any, kept: Table) -> str:
-    predictions: list[Any] = model.predict(data).tolist()
-    content: dict[str, Any] = {"party": model.party, "predictions": predictions}
+    probabilities = model.predict_proba(data) if model.is_classifier else None
+    predictions = (
+        model.predict(data) if probabilities is None else model.most_probable(probabilities)
+    )
+    content: dict[str, Any] = {"party": model.party, "predictions": predictions.tolist()}
     if kept:
         content["columns"] = {name: column.tolist() for name, column in kept.items()}
-    if model.is_classifier:
+    if probabilities is not None:
         content["classes"] = list(model.class_names)
-        content["probabilities"] = model.predict_proba(data).tolist()
+        content["probabilities"] = probabilities.tolist()
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

@@ -26,7 +26,7 @@ class Metadata:
     columns: tuple[ColumnSummary, ...] = ()
     """The columns of the parties' tables; empty if the inputs are no columns of tables."""
     notes: tuple[str, ...] = ()
-    """What the user should know about the data before training, one sentence or two each."""
+    """Notes that a user should read before training, of one or two sentences each."""
     summary: str = ""
     """One line that describes the federation."""
     source: str = ""

@@ -33,10 +33,10 @@ class TableSettings(TypedDict, total=False):
     """Columns of numbers that are codes of categories. Like a text, each becomes one input per
     value."""
     text: Text
-    """What to do with columns of texts: "one-hot", the default, makes one input of 0 and 1 per value;
+    """Rule for columns of texts: "one-hot", the default, makes one input of 0 and 1 per value;
     "drop" leaves them out; "refuse" rejects them."""
     missing: Missing
-    """What to do with missing values: "refuse", the default, rejects them; "mean" replaces them
+    """Rule for missing values: "refuse", the default, rejects them; "mean" replaces them
     with the mean of the training samples (in a column of categories, all its inputs are 0); "drop"
     leaves the rows out."""
     standardise: Standardise | bool

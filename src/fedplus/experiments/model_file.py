@@ -75,7 +75,7 @@ def read_model_file(run: RunFolder) -> ModelFile:
         arguments = {
             str(k): tuple(v) if isinstance(v, list) else v for k, v in content["arguments"].items()
         }
-        arrays = _read_arrays(run.path / MODEL_ARRAYS) if content["arrays"] else {}
+        arrays = read_arrays(run.path / MODEL_ARRAYS) if content["arrays"] else {}
         arguments |= {name: arrays[name] for name in content["arrays"]}
         preprocessing = content["preprocessing"]
         return ModelFile(
@@ -87,7 +87,12 @@ def read_model_file(run: RunFolder) -> ModelFile:
         raise SettingError(f"{run.path / MODEL} cannot be read: {error}.") from error
 
 
-def _read_arrays(path: Path) -> dict[str, NumpyArray]:
+def read_arrays(path: Path) -> dict[str, NumpyArray]:
+    """Return the arrays of a safetensors file by name.
+
+    Raises:
+        SettingError: The file cannot be read.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 

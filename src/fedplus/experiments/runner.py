@@ -67,7 +67,7 @@ class PreparedRun(NamedTuple):
     """The parties that are held out and join after the training."""
     model: Model
     model_file: ModelFile
-    """What a prediction needs besides the weights."""
+    """Model, classes and preprocessing, for predictions."""
     methods: list[AbstractAlgorithm[Any]]
     arguments: dict[str, Any]
     """Keyword arguments of ``simulate``."""

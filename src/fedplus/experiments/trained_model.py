@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedplus._types import NumpyArray
-from fedplus.check import SettingError, require, suggest
+from fedplus.check import require, suggest
 from fedplus.data.preprocessing import Preprocessing
 from fedplus.data.table_encoding import Table
 from fedplus.data.table_files import read_table
 from fedplus.data.tables import table_of_frame
-from fedplus.experiments.model_file import ModelFile, read_model_file
+from fedplus.experiments.model_file import ModelFile, read_arrays, read_model_file
 from fedplus.experiments.run_folder import (
     GLOBAL,
     MODELS,
@@ -113,8 +113,12 @@ class TrainedModel:
         if not self.is_classifier:
             outputs = self.outputs(data)
             return np.asarray(outputs[:, 0] if outputs.shape[1:] == (1,) else outputs)
-        numbers = self.predict_proba(data).argmax(axis=1)
-        return np.asarray(np.array(self.class_names, dtype=object)[numbers])
+        return self.most_probable(self.predict_proba(data))
+
+    def most_probable(self, probabilities: NumpyArray) -> NumpyArray:
+        """Return the name of the most probable class, (n,), for probabilities (n, C)."""
+        names = np.array(self.class_names, dtype=object)
+        return np.asarray(names[probabilities.argmax(axis=1)])
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -160,14 +164,8 @@ def trained_model(
 
 def _read_parameters(path: Path, model: Model) -> Any:
     """Return the arrays of a safetensors file as the pytree of the model's parameters."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
     require(path.is_file(), "model", str(path), "an existing file", "A run writes its models last.")
-    try:
-        arrays: Mapping[str, NumpyArray] = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise SettingError(f"{path} cannot be read: {error}.") from error
+    arrays = read_arrays(path)
     like = model.init(jax.random.key(0))
     expected = {name: np.shape(leaf) for name, leaf in named_arrays(like).items()}
     found = {name: array.shape for name, array in arrays.items()}

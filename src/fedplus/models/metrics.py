@@ -21,7 +21,7 @@ class Metric(NamedTuple):
 
     name: str
     kind: Literal["classes", "numbers"]
-    """What it judges: probabilities (n, C) for labels 0, 1, ... (n,), or numbers (n,) for numbers."""
+    """The kind of its predictions: probabilities (n, C) of classes 0, 1, ..., or numbers (n,)."""
     better: Literal["higher", "lower"]
     compute: Callable[[NumpyArray, NumpyArray], float]
     """(labels, predictions) ↦ the figure, or NaN where it is not defined."""

@@ -85,7 +85,7 @@ class RunData:
     is_standardised: bool
     """Whether the inputs are standardised."""
     notes: tuple[str, ...]
-    """What the user should know about the data."""
+    """Notes on the data, which the report shows."""
     local_scores: NumpyArray
     """(N,) scores of local training."""
     constant_scores: NumpyArray

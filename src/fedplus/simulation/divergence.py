@@ -1,4 +1,4 @@
-"""What a run reports about parties whose local steps diverge: an error if all do, else a warning."""
+"""Reports parties whose local steps diverge: an error if a run is stuck, otherwise a warning."""
 
 import warnings
 from collections.abc import Mapping, Sequence
